@@ -1,0 +1,1 @@
+"""All effects: files, HTTP, Kafka, SQLite, the wall clock."""

@@ -1,0 +1,36 @@
+"""Secrets by reference: ${NAME} in targets, resolved from the environment at the last moment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from urllib.parse import urlsplit, urlunsplit
+
+from streamform.errors import UsageError
+
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def resolve(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The text with every ${NAME} replaced. Raises: UsageError naming a variable that is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in environment:
+            raise UsageError(f"the environment variable {name} is not set, and the target refers to ${{{name}}}", f"set {name}")
+        return environment[name]
+
+    return _REFERENCE.sub(value, text)
+
+
+def without_credentials(address: str) -> str:
+    """An address as it may be shown and hashed."""
+    if "@" not in address:
+        return address
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return address.rsplit("@", 1)[1]
+    host = parts.netloc.rsplit("@", 1)[-1]
+    return urlunsplit((parts.scheme, host, parts.path, parts.query, ""))

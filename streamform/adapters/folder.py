@@ -1,0 +1,147 @@
+"""Documents in a folder: atomic replacement, compare and set, and locks held by living processes."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from streamform.errors import LockHeld, StoreError
+from streamform.lifecycle.ports import ANY
+
+
+class FolderDocuments:
+    """Documents as files below a folder. A write is durable when it returns."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def describe(self) -> str:
+        """The folder."""
+        return self.root.as_posix()
+
+    def read(self, path: str) -> bytes | None:
+        """The file's content, or None."""
+        try:
+            return (self.root / path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _store_error("read", path, error) from None
+
+    def names(self, prefix: str) -> list[str]:
+        """Files below a folder prefix, sorted."""
+        folder = self.root / prefix
+        try:
+            if not folder.is_dir():
+                return []
+            return sorted(p.relative_to(self.root).as_posix() for p in folder.rglob("*.json") if p.is_file() and not p.name.startswith("."))
+        except OSError as error:
+            raise _store_error("read", prefix, error) from None
+
+    def write(self, path: str, content: bytes, *, expected: str | None) -> None:
+        """Write beside, sync, compare under a lock, rename, sync the folder."""
+        target = self.root / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with self._guard():
+                if expected != ANY:
+                    self._check(path, expected)
+                _replace(target, content)
+        except OSError as error:
+            raise _store_error("write", path, error) from None
+
+    def _check(self, path: str, expected: str | None) -> None:
+        present = self.read(path)
+        actual = None if present is None else hashlib.sha256(present).hexdigest()
+        if actual != expected:
+            raise StoreError(f"{path} was changed by somebody else in the meantime", "run the command again")
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Keep compare and rename together."""
+        descriptor = os.open(self.root / ".guard", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def lock(self, name: str, holder: Mapping[str, Any]) -> Iterator[None]:
+        """Hold `lock/<name>`; the operating system releases it when the process ends, however it ends."""
+        path = self.root / "lock" / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _store_error("lock", f"lock/{name}", error) from None
+        try:
+            _take(descriptor, path, holder)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path, holder: Mapping[str, Any]) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LockHeld(f"another streamform is changing this target: {_shown_holder(path)}", "wait until it is done") from None
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps({**holder, "pid": os.getpid(), "host": socket.gethostname(), "boot": boot_id()}).encode(), 0)
+    except OSError as error:
+        raise _store_error("lock", path.name, error) from None
+
+
+def _shown_holder(path: Path) -> str:
+    try:
+        held = json.loads(path.read_text())
+        return f"pid {held.get('pid')} on {held.get('host')}, {held.get('action', 'unknown')}"
+    except (OSError, ValueError):
+        return "unknown process"
+
+
+def boot_id() -> str:
+    """What tells one start of this machine from another, empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _replace(target: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in the folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _store_error(verb: str, path: str, error: OSError) -> StoreError:
+    cause = (error.strerror or str(error)).lower()
+    return StoreError(f"can't {verb} {path}: {cause}", "check the disk and the permissions of the store")

@@ -1,0 +1,288 @@
+"""One function a command: call the facade, print its view, return the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamform import api
+from streamform.errors import ProjectError, StreamformError
+from streamform.render.problems import render_diagnostics
+
+if TYPE_CHECKING:
+    from streamform.lifecycle.approval import DecisionWord
+    from streamform.lifecycle.ports import Progress
+
+EXIT_BY_OUTCOME = {"applied": 0, "unchanged": 0, "blocked": 1, "failed": 1}
+
+
+def report_project_error(error: ProjectError) -> None:
+    """Every error of a project that does not load or compile."""
+    print(render_diagnostics(error.diagnostics), file=sys.stderr)
+
+
+def report_error(error: StreamformError) -> None:
+    """One line, and one more with what to do."""
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.help:
+        print(f"  help: {error.help}", file=sys.stderr)
+
+
+def show(document: Any) -> None:
+    """A JSON document."""
+    print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def write(text: str) -> None:
+    """Text as it is."""
+    sys.stdout.write(text)
+
+
+def folder(arguments: Namespace) -> Path:
+    """The project's folder."""
+    return Path(arguments.project)
+
+
+def user() -> str:
+    """Who asks: the operating system's user."""
+    from streamform.adapters.clock import os_user
+
+    return os_user()
+
+
+def init(arguments: Namespace) -> int:
+    """Write the example project."""
+    from streamform.render.init import render_init
+
+    written = api.init(Path(arguments.folder), dagster=arguments.dagster)
+    write(render_init(arguments.folder, written))
+    return 0
+
+
+def check(arguments: Namespace) -> int:
+    """Check the project."""
+    from streamform.render.check import check_document, render_check
+
+    report = api.check(folder(arguments), strict=arguments.strict)
+    show(check_document(report)) if arguments.json else write(render_check(report))
+    return 2 if report.project is None else 0 if report.passed else 1
+
+
+def test(arguments: Namespace) -> int:
+    """Run fixtures."""
+    from streamform.render.test import render_test, test_document
+
+    report = api.test(folder(arguments), model=arguments.model, files=arguments.fixture, stdin=sys.stdin.read)
+    show(test_document(report)) if arguments.json else write(render_test(report))
+    return 0 if report.passed else 1
+
+
+def explain(arguments: Namespace) -> int:
+    """Show operators."""
+    from streamform.identity.manifest import build_manifest
+    from streamform.render.explain import render_explain
+    from streamform.render.inspect import model_inspect_document
+
+    compiled = api.compile(folder(arguments), arguments.target)
+    models = api.chosen_models(compiled, arguments.model)
+    if not arguments.json:
+        write(render_explain(compiled.plan, models))
+        return 0
+    manifest = build_manifest(compiled.plan)
+    for name in models:
+        show(model_inspect_document(manifest, name))
+    return 0
+
+
+def inspect_plan(arguments: Namespace) -> int:
+    """Show identity."""
+    from streamform.identity.manifest import build_manifest, manifest_document
+    from streamform.render.inspect import model_inspect_document, render_inspect
+
+    compiled = api.compile(folder(arguments), arguments.target)
+    models = api.chosen_models(compiled, arguments.model)
+    manifest = build_manifest(compiled.plan)
+    if not arguments.json:
+        write(render_inspect(manifest, models))
+    else:
+        show(manifest_document(manifest) if arguments.model is None else model_inspect_document(manifest, arguments.model))
+    return 0
+
+
+def graph(arguments: Namespace) -> int:
+    """Show the graph; a cycle is an error."""
+    from streamform.render.graph import graph_document, render_dot, render_graph, render_mermaid
+
+    project, found = api.graph(folder(arguments), arguments.target)
+    if arguments.json:
+        show(graph_document(project, found))
+        return 1 if found.cycles else 0
+    api.refuse_cycles(project, found)
+    views = {"text": render_graph, "dot": render_dot, "mermaid": render_mermaid}
+    write(views[arguments.format](project, found))
+    return 0
+
+
+def plan(arguments: Namespace) -> int:
+    """Compare."""
+    result = api.plan(folder(arguments), target=arguments.target, against=Path(arguments.against) if arguments.against else None)
+    if arguments.json or arguments.format == "json":
+        from streamform.render.diff import diff_document
+        from streamform.render.stages import units_document
+
+        show(diff_document(result.diff, result.target) | {"units": units_document(result)})
+    elif arguments.format == "markdown":
+        from streamform.render.diff import diff_markdown
+
+        write(diff_markdown(result.diff) + "\n")
+    else:
+        write(plan_text(result))
+    return 0 if result.diff.verdict.can_continue else 1
+
+
+def plan_text(result: api.PlanResult) -> str:
+    """The diff, the note about Flink, and what apply would do."""
+    from streamform.render.diff import render_diff
+    from streamform.render.stages import plan_notes, render_stages
+
+    return render_diff(result.diff, result.project, result.against) + plan_notes(result) + render_stages(result)
+
+
+def build(arguments: Namespace) -> int:
+    """Write the SQL."""
+    written = api.build(folder(arguments), arguments.target, to_folder=not arguments.stdout)
+    for warning in written.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    if arguments.stdout:
+        write(written.text)
+    else:
+        write("".join(f"wrote {path}\n" for path in written.files))
+    return 0
+
+
+def apply(arguments: Namespace) -> int:
+    """Apply."""
+    from streamform.render.apply import apply_document, render_apply
+
+    def on_plan(result: api.PlanResult) -> None:
+        if not arguments.json and not result.diff.is_empty:
+            write(plan_text(result) + "\n")
+            sys.stdout.flush()
+
+    result = api.apply(
+        folder(arguments), target=arguments.target, unit=arguments.unit, by=user(), progress=progress_printer(), on_plan=on_plan
+    )
+    show(apply_document(result)) if arguments.json else write(render_apply(result, arguments.project))
+    return EXIT_BY_OUTCOME[result.outcome]
+
+
+def run(arguments: Namespace) -> int:
+    """Apply, then go on."""
+    from streamform.render.apply import render_apply
+
+    result = api.run(
+        folder(arguments),
+        target=arguments.target,
+        by=user(),
+        progress=progress_printer(),
+        on_applied=lambda applied: write(render_apply(applied, arguments.project)),
+    )
+    return EXIT_BY_OUTCOME[result.outcome]
+
+
+def stop(arguments: Namespace) -> int:
+    """Stop."""
+    from streamform.render.apply import apply_document, render_apply
+
+    result = api.stop(
+        folder(arguments),
+        target=arguments.target,
+        unit=arguments.unit,
+        discard_state=arguments.discard_state,
+        by=user(),
+        progress=progress_printer(),
+    )
+    show(apply_document(result)) if arguments.json else write(render_apply(result, arguments.project))
+    return EXIT_BY_OUTCOME[result.outcome]
+
+
+def status(arguments: Namespace) -> int:
+    """Show what runs."""
+    from streamform.render.lifecycle import render_status, status_document
+
+    result = api.status(folder(arguments), target=arguments.target)
+    show(status_document(result)) if arguments.json else write(render_status(result))
+    return 2 if result.problem is not None else 0 if result.passed else 1
+
+
+def history(arguments: Namespace) -> int:
+    """Show attempts."""
+    from streamform.render.lifecycle import history_document, render_history
+
+    _, entries = api.history(folder(arguments), target=arguments.target)
+    show(history_document(entries)) if arguments.json else write(render_history(entries))
+    return 0
+
+
+def approvals(arguments: Namespace) -> int:
+    """Show registered plans."""
+    from streamform.render.lifecycle import approvals_document, render_approvals
+
+    _, views = api.approvals(folder(arguments), target=arguments.target)
+    show(approvals_document(views)) if arguments.json else write(render_approvals(views))
+    return 0
+
+
+def approve(arguments: Namespace) -> int:
+    """Approve."""
+    return _decide(arguments, "approve", arguments.acknowledge)
+
+
+def reject(arguments: Namespace) -> int:
+    """Reject."""
+    return _decide(arguments, "reject", None)
+
+
+def revoke(arguments: Namespace) -> int:
+    """Revoke."""
+    return _decide(arguments, "revoke", None)
+
+
+def _decide(arguments: Namespace, decision: DecisionWord, acknowledge: str | None) -> int:
+    from streamform.render.lifecycle import approvals_document
+
+    views = api.decide(
+        folder(arguments),
+        arguments.plan_ids,
+        decision,
+        by=user(),
+        reason=arguments.reason,
+        acknowledge=acknowledge,
+        target=arguments.target,
+    )
+    if arguments.json:
+        show(approvals_document(views))
+    else:
+        write("".join(f"{view.plan.plan_id} of unit {view.plan.unit}: {decision} written; the plan is {view.status}\n" for view in views))
+    return 0
+
+
+def progress_printer() -> Any:
+    """Progress on standard error: one line that is rewritten on a terminal, plain lines elsewhere."""
+    terminal = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+
+    def tell(event: Progress) -> None:
+        share = "" if event.fraction is None else f" {event.fraction:.0%}"
+        line = f"{event.stage}: {event.text}{share}"
+        print(
+            f"\r\033[K{line}" if terminal else line,
+            end="" if terminal and event.fraction not in (None, 1.0) else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return tell

@@ -1,0 +1,199 @@
+"""COMMANDS: every command with its options and examples."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NamedTuple
+
+from streamform import __version__
+
+
+class Option(NamedTuple):
+    """One option of a command."""
+
+    flags: tuple[str, ...]
+    help: str
+    settings: dict[str, Any] | None = None
+
+
+class Command(NamedTuple):
+    """One command: its handler in commands.py, its options, an example of its use."""
+
+    name: str
+    run: str
+    help: str
+    options: tuple[Option, ...]
+    examples: tuple[str, ...]
+    project: bool = True
+    target: bool = False
+    json: bool = True
+
+
+MODEL = Option(("model",), "a model; all when left out", {"nargs": "?"})
+REASON = Option(("--reason",), "why; kept with the decision", {"required": True, "metavar": "TEXT"})
+PLAN_IDS = Option(("plan_ids",), "ids as `apply` and `approvals` print them", {"nargs": "+", "metavar": "ID"})
+UNIT = Option(("--unit",), "one unit, by its name or by any of its models", {"metavar": "UNIT"})
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "init",
+        "init",
+        "write a small example project",
+        (
+            Option(("folder",), "the folder to write; it must not exist or be empty"),
+            Option(("--dagster",), "add a Dagster code location", {"action": "store_true"}),
+        ),
+        ("streamform init shop",),
+        project=False,
+        json=False,
+    ),
+    Command(
+        "check",
+        "check",
+        "find every problem of the project in one run",
+        (Option(("--strict",), "warnings fail, too", {"action": "store_true"}),),
+        ("streamform check", "streamform check --strict --json"),
+    ),
+    Command(
+        "test",
+        "test",
+        "run fixtures through the simulator",
+        (
+            Option(("--model",), "only fixtures of this model", {"metavar": "MODEL"}),
+            Option(
+                ("--fixture",),
+                "run this file instead of tests/; - reads standard input",
+                {"action": "append", "metavar": "FILE", "default": []},
+            ),
+        ),
+        ("streamform test", "streamform test --model customer_metrics"),
+    ),
+    Command(
+        "explain", "explain", "show what the compiler made of a model", (MODEL,), ("streamform explain customer_metrics",), target=True
+    ),
+    Command(
+        "inspect-plan",
+        "inspect_plan",
+        "show node ids, digests, schemas and contracts",
+        (MODEL,),
+        ("streamform inspect-plan --json > plan.json",),
+        target=True,
+    ),
+    Command(
+        "graph",
+        "graph",
+        "show sources, models and sinks",
+        (Option(("--format",), "text, dot or mermaid", {"choices": ("text", "dot", "mermaid"), "default": "text"}),),
+        ("streamform graph --format mermaid",),
+        target=True,
+    ),
+    Command(
+        "plan",
+        "plan",
+        "compare what runs with what the project describes",
+        (
+            Option(("--against",), "a manifest or a record instead of the target's", {"metavar": "FILE"}),
+            Option(("--format",), "text, json or markdown", {"choices": ("text", "json", "markdown"), "default": "text"}),
+        ),
+        ("streamform plan", "streamform plan --target prod --json", "streamform plan --against plan.json"),
+        target=True,
+    ),
+    Command(
+        "build",
+        "build",
+        "write the SQL that would be submitted",
+        (
+            Option(("--backend",), "the backend to write for", {"choices": ("flink",), "required": True}),
+            Option(("--stdout",), "print it instead of writing build/", {"action": "store_true"}),
+        ),
+        ("streamform build --backend flink --stdout",),
+        target=True,
+        json=False,
+    ),
+    Command(
+        "apply",
+        "apply",
+        "plan, ask the gate, and carry out what it lets through",
+        (UNIT,),
+        ("streamform apply", "streamform apply --target prod --unit orders"),
+        target=True,
+    ),
+    Command(
+        "run",
+        "run",
+        "apply to an embedded target, then go on consuming until interrupted",
+        (),
+        ("streamform run",),
+        target=True,
+        json=False,
+    ),
+    Command(
+        "stop",
+        "stop",
+        "stop what runs, with a savepoint",
+        (UNIT, Option(("--discard-state",), "stop without a savepoint; the state is lost", {"action": "store_true"})),
+        ("streamform stop --target prod",),
+        target=True,
+    ),
+    Command("status", "status", "show what runs beside what is recorded", (), ("streamform status --json",), target=True),
+    Command("history", "history", "list every attempt to change a target", (), ("streamform history",), target=True),
+    Command("approvals", "approvals", "list plans that wait for a decision or had one", (), ("streamform approvals --json",), target=True),
+    Command(
+        "approve",
+        "approve",
+        "approve pending plans",
+        (PLAN_IDS, REASON, Option(("--acknowledge",), "the words that the plan asks for", {"metavar": "TEXT"})),
+        ('streamform approve 1a2b3c4d5e6f7081 --reason "checked with finance" --acknowledge "BACKFILL REQUIRED"',),
+        target=True,
+    ),
+    Command(
+        "reject",
+        "reject",
+        "reject pending plans",
+        (PLAN_IDS, REASON),
+        ('streamform reject 1a2b3c4d5e6f7081 --reason "not before the weekend"',),
+        target=True,
+    ),
+    Command(
+        "revoke",
+        "revoke",
+        "take approvals back",
+        (PLAN_IDS, REASON),
+        ('streamform revoke 1a2b3c4d5e6f7081 --reason "wrong target"',),
+        target=True,
+    ),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of every command."""
+    parser = argparse.ArgumentParser(
+        prog="streamform",
+        description="Streaming models as SQL: compile, test, see what a change costs, deploy.",
+        epilog="Start with `streamform init shop`. Each command explains itself with --help.",
+    )
+    parser.add_argument("--version", action="version", version=f"streamform {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        _add(commands, command)
+    return parser
+
+
+def _add(commands: Any, command: Command) -> None:
+    examples = "examples:\n" + "\n".join(f"  {example}" for example in command.examples)
+    parser = commands.add_parser(
+        command.name,
+        help=command.help,
+        description=command.help[0].upper() + command.help[1:] + ".",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=command.run)
+    if command.project:
+        parser.add_argument("--project", default=".", metavar="DIR", help="the project's folder (default: this one)")
+    if command.target:
+        parser.add_argument("--target", metavar="NAME", help="a target of streamform.yml (default: the only one)")
+    if command.json:
+        parser.add_argument("--json", action="store_true", help="print JSON")
+    for option in command.options:
+        parser.add_argument(*option.flags, help=option.help, **(option.settings or {}))

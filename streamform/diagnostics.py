@@ -1,0 +1,79 @@
+"""Diagnostics: what is wrong with the user's project, as data.
+
+A stage collects all it finds and goes on as far as it can; `check` prints all of them, every other command stops at the
+first stage that has errors. Codes are stable (SFnnn) and never reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from streamform.errors import ProjectError
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file. `line` and `column` start at 1; 0 means the whole file. `length` is in characters."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+    length: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One problem. `path` is the document or file it is about, as reports show it."""
+
+    code: str
+    severity: Severity
+    message: str
+    path: str | None = None
+    help: str | None = None
+    where: Location | None = None
+    subject: str | None = None
+    excerpt: str | None = None
+    """The source line that `where` points into, for the caret."""
+
+
+@dataclass(slots=True)
+class Diagnostics:
+    """Collects problems in the order they are found."""
+
+    items: list[Diagnostic] = field(default_factory=list)
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        """Append one problem; an exact repetition is dropped."""
+        if diagnostic not in self.items:
+            self.items.append(diagnostic)
+
+    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Append several."""
+        for diagnostic in diagnostics:
+            self.add(diagnostic)
+
+    @property
+    def has_errors(self) -> bool:
+        return any(d.severity == "error" for d in self.items)
+
+    def raise_errors(self) -> None:
+        """Raise ProjectError with the errors found so far, if there are any."""
+        errors = [d for d in self.items if d.severity == "error"]
+        if errors:
+            raise ProjectError(errors)
+
+
+def with_excerpt(diagnostic: Diagnostic, text: str) -> Diagnostic:
+    """The diagnostic with the line of `text` that it points at."""
+    where = diagnostic.where
+    lines = text.split("\n")
+    if where is None or not 0 < where.line <= len(lines):
+        return diagnostic
+    return replace(diagnostic, excerpt=lines[where.line - 1].rstrip("\r"))

@@ -1,0 +1,153 @@
+"""The values of a comparison. Reasons are rule ids with facts; sentences are in RULES and are made by the views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Literal
+
+
+class Classification(IntEnum):
+    """What existing state and output need, from nothing to everything. The most severe one wins."""
+
+    SAFE = 0
+    COMPATIBLE = 1
+    STATE_MIGRATION_REQUIRED = 2
+    BACKFILL_REQUIRED = 3
+    STATE_INCOMPATIBLE = 4
+
+    @property
+    def text(self) -> str:
+        """The word that users read."""
+        return self.name.replace("_", " ")
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the application continues from its state as it is."""
+        return self <= Classification.COMPATIBLE
+
+
+def classification(text: str) -> Classification:
+    """The classification of this word. Raises: KeyError."""
+    return Classification[text.replace(" ", "_")]
+
+
+class ChangeKind(Enum):
+    """The published kinds of change."""
+
+    STATELESS_ADDED = "stateless-added"
+    STATELESS_REMOVED = "stateless-removed"
+    STATELESS_DEFINITION = "stateless-definition"
+    OUTPUT_RENAMED = "output-renamed"
+    OUTPUT_RESHAPED = "output-reshaped"
+    SINK_KEY_CHANGED = "sink-key-changed"
+    SINK_TARGET = "sink-target"
+    SINK_RENAMED = "sink-renamed"
+    SINK_RESHAPED = "sink-reshaped"
+    KEYED_ADDED = "keyed-added"
+    KEYED_REMOVED = "keyed-removed"
+    KEY_CHANGED = "key-changed"
+    ACCUMULATOR_TYPE_CHANGED = "accumulator-type-changed"
+    ACCUMULATOR_ADDED = "accumulator-added"
+    ACCUMULATOR_REMOVED = "accumulator-removed"
+    RETENTION_CHANGED = "retention-changed"
+    WINDOW_CHANGED = "window-changed"
+    INPUT_CHANGED = "input-changed"
+    KEYED_COMPATIBLE = "keyed-compatible"
+    STATE_KIND_CHANGED = "state-kind-changed"
+    CONTRACT_CHANGED = "contract-changed"
+
+
+Change = Literal["added", "removed", "changed"]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field of a node that differs."""
+
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDiff:
+    """One node that was added, removed or changed."""
+
+    id: str
+    operator: str
+    change: Change
+    rule: str
+    kind: ChangeKind
+    classification: Classification
+    facts: tuple[tuple[str, str], ...] = ()
+    """What the rule's sentence names."""
+    fields: tuple[FieldChange, ...] = ()
+    counterpart: str | None = None
+    """The running node that this one is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDiff:
+    """One model with its nodes that differ; `change` is None where nothing does."""
+
+    name: str
+    change: Change | None
+    verdict: Classification
+    nodes: tuple[NodeDiff, ...] = ()
+    counterpart: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentChange:
+    """A fact that no manifest holds and that differs, such as a format."""
+
+    subject: str
+    field: str
+    before: str
+    after: str
+    rule: str
+    classification: Classification
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of the comparison."""
+
+    application_digest: str
+    applied_at: str | None = None
+    streamform_version: str | None = None
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """The comparison of a running plan with a desired one; `running` is None where nothing runs."""
+
+    running: Side | None
+    desired: Side
+    verdict: Classification
+    models: tuple[ModelDiff, ...]
+    warnings: tuple[str, ...] = ()
+    deployment: tuple[DeploymentChange, ...] = field(default=())
+
+    @property
+    def changed_nodes(self) -> list[NodeDiff]:
+        """Every node that differs, in order."""
+        return [node for model in self.models for node in model.nodes]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not self.changed_nodes and not self.deployment
+
+    def part(self, models: set[str], gone: set[str], deployment: tuple[DeploymentChange, ...]) -> Diff:
+        """The comparison of some desired models, of running models that are gone, and of some deployment facts."""
+        kept = tuple(m for m in self.models if m.name in (gone if m.change == "removed" else models))
+        verdict = most_severe([m.verdict for m in kept] + [c.classification for c in deployment])
+        return Diff(self.running, self.desired, verdict, kept, self.warnings, deployment)
+
+
+def most_severe(values: list[Classification]) -> Classification:
+    """The most severe of some classifications, SAFE for none."""
+    return max(values, default=Classification.SAFE)

@@ -1,0 +1,1 @@
+"""Identity: fingerprints, digests, and the published documents that hold them."""

@@ -1,0 +1,222 @@
+"""The plan manifest, version 1: the published form of a plan, byte for byte.
+
+Shape: models in dependency order, nodes in the same order; `time` and `window` are left out where there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from streamform.errors import DocumentError
+from streamform.identity.fingerprint import compact_json, digest, schema_digest, state_digest
+from streamform.plan.nodes import KeyedState, Node, Plan
+from streamform.values.instants import render_duration
+from streamform.values.rows import Schema
+
+MANIFEST_VERSION = 1
+
+Columns = tuple[tuple[str, str], ...]
+"""Pairs of column name and rendered type."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestState:
+    """What a keyed node keeps, as published."""
+
+    keys: tuple[str, ...]
+    accumulators: Columns
+    retention: str
+    digest: str
+    window: tuple[tuple[str, str], ...] | None = None
+    """Fields of the window in document order, or None."""
+
+    @property
+    def window_text(self) -> str:
+        """The window as fingerprints show it, `none` where there is none."""
+        if self.window is None:
+            return "none"
+        w = dict(self.window)
+        return f"{w['type']}(time={w['time']} size={w['size']} align={w['alignment']} emit={w['emission']})"
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestNode:
+    """One node, as published."""
+
+    id: str
+    model: str
+    operator: str
+    inputs: tuple[str, ...]
+    definition: str
+    schema: Columns
+    schema_digest: str
+    boundedness: str
+    mode: str
+    key: tuple[str, ...]
+    state: ManifestState | None
+    time: str | None = None
+
+    @property
+    def changelog_text(self) -> str:
+        """`append`, `upsert(a, b)`, or `upsert` for an empty key."""
+        return f"{self.mode}({', '.join(self.key)})" if self.key else self.mode
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestModel:
+    """One model, as published."""
+
+    name: str
+    materialized: str
+    key: tuple[str, ...]
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A plan, as published."""
+
+    application_digest: str
+    models: tuple[ManifestModel, ...]
+    nodes: tuple[ManifestNode, ...]
+
+    def nodes_of(self, model: str) -> list[ManifestNode]:
+        """A model's nodes in plan order."""
+        return [node for node in self.nodes if node.model == model]
+
+    def part(self, models: set[str]) -> Manifest:
+        """The manifest of some of its models."""
+        kept = tuple(m for m in self.models if m.name in models)
+        return sealed(kept, tuple(n for n in self.nodes if n.model in models))
+
+
+def build_manifest(plan: Plan) -> Manifest:
+    """The manifest of a plan."""
+    models = tuple(ManifestModel(m.name, m.materialized, m.key, m.output) for m in plan.models)
+    return sealed(models, tuple(map(_node, plan.nodes)))
+
+
+def sealed(models: tuple[ManifestModel, ...], nodes: tuple[ManifestNode, ...]) -> Manifest:
+    """A manifest with its application digest."""
+    document = manifest_document(Manifest("", models, nodes))
+    return Manifest(digest(compact_json(document)), models, nodes)
+
+
+def _node(node: Node) -> ManifestNode:
+    return ManifestNode(
+        node.id,
+        node.model,
+        node.kind,
+        node.inputs,
+        node.definition,
+        _columns(node.schema),
+        schema_digest(node.schema),
+        node.boundedness,
+        node.changelog.mode,
+        node.changelog.key,
+        None if node.state is None else _state(node.state),
+        node.time,
+    )
+
+
+def _columns(schema: Schema) -> Columns:
+    return tuple((column.name, str(column.type)) for column in schema)
+
+
+def _state(state: KeyedState) -> ManifestState:
+    window = None
+    if state.window is not None:
+        window = (
+            ("type", "tumbling"),
+            ("time", state.window.time),
+            ("size", render_duration(state.window.size_ms)),
+            ("alignment", "epoch"),
+            ("emission", "final"),
+        )
+    return ManifestState(state.keys, _columns(state.accumulators), state.retention, state_digest(state), window)
+
+
+def manifest_document(manifest: Manifest) -> dict[str, Any]:
+    """The JSON document, keys in published order."""
+    return {
+        "manifest_version": MANIFEST_VERSION,
+        "application_digest": manifest.application_digest,
+        "models": [model_document(m) for m in manifest.models],
+        "nodes": [node_document(n) for n in manifest.nodes],
+    }
+
+
+def model_document(model: ManifestModel) -> dict[str, Any]:
+    """One model of the document."""
+    return {"name": model.name, "materialized": model.materialized, "key": list(model.key), "output": model.output}
+
+
+def node_document(node: ManifestNode) -> dict[str, Any]:
+    """One node of the document."""
+    document: dict[str, Any] = {
+        "id": node.id,
+        "model": node.model,
+        "operator": node.operator,
+        "inputs": list(node.inputs),
+        "definition": node.definition,
+        "schema": _column_documents(node.schema),
+        "schema_digest": node.schema_digest,
+        "boundedness": node.boundedness,
+        "changelog": {"mode": node.mode, "key": list(node.key)},
+        "state": _state_document(node.state),
+    }
+    if node.time is not None:
+        document["time"] = node.time
+    return document
+
+
+def _column_documents(columns: Columns) -> list[dict[str, str]]:
+    return [{"name": name, "type": type_} for name, type_ in columns]
+
+
+def _state_document(state: ManifestState | None) -> dict[str, Any]:
+    if state is None:
+        return {"kind": "stateless"}
+    document: dict[str, Any] = {
+        "kind": "keyed",
+        "keys": list(state.keys),
+        "accumulators": _column_documents(state.accumulators),
+        "retention": state.retention,
+        "digest": state.digest,
+    }
+    if state.window is not None:
+        document["window"] = dict(state.window)
+    return document
+
+
+def check_structure(manifest: Manifest, file: str) -> None:
+    """Refuse a manifest that is no plan. Raises: DocumentError naming the node."""
+    seen: set[str] = set()
+    for node in manifest.nodes:
+        if node.id in seen:
+            raise DocumentError(f"{file}: node `{node.id}` occurs twice", "use a manifest that streamform wrote")
+        seen.add(node.id)
+    for node in manifest.nodes:
+        unknown = next((name for name in node.inputs if name not in seen), None)
+        if unknown is not None:
+            raise DocumentError(f"{file}: node `{node.id}` reads `{unknown}`, which does not exist", "use a manifest that streamform wrote")
+    _check_acyclic(manifest, file)
+
+
+def _check_acyclic(manifest: Manifest, file: str) -> None:
+    waiting = {node.id: set(node.inputs) for node in manifest.nodes}
+    readers: dict[str, list[str]] = {}
+    for node in manifest.nodes:
+        for name in set(node.inputs):
+            readers.setdefault(name, []).append(node.id)
+    ready = [name for name, inputs in waiting.items() if not inputs]
+    while ready:
+        done = ready.pop()
+        waiting.pop(done)
+        for reader in readers.get(done, ()):
+            waiting[reader].discard(done)
+            if not waiting[reader]:
+                ready.append(reader)
+    if waiting:
+        raise DocumentError(f"{file}: node `{min(waiting)}` reads itself through others", "use a manifest that streamform wrote")

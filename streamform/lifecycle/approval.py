@@ -1,0 +1,142 @@
+"""Approvals: what a pending plan is bound to, who decided what about it, and what it is worth now.
+
+A plan id names one situation. The subject is hashed; whatever moves on either side makes another id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from streamform.identity.fingerprint import canonical_json, digest
+from streamform.project.model import Policy
+
+APPROVAL_VERSION = 1
+PLAN_ID_DIGITS = 16
+SYSTEM = "system"
+"""The requester of schedules and sensors."""
+
+DecisionWord = Literal["approve", "reject", "revoke"]
+Status = Literal["pending", "approved", "rejected", "consumed", "stale", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionEntry:
+    """One decision about a pending plan, never changed afterwards."""
+
+    decision: DecisionWord
+    by: str
+    at_ms: int
+    reason: str
+    verified: bool = False
+    """Whether who decided was established by more than their own word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody asked for this plan to be applied or checked."""
+
+    by: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPlan:
+    """A plan that somebody may decide. `consumed_by` names the attempt that used its approval."""
+
+    plan_id: str
+    project: str
+    target: str
+    unit: str
+    verdict: str
+    requires: str
+    acknowledge: str | None
+    """The words that an approver must repeat, where the cost asks for it."""
+    subject: Mapping[str, Any]
+    diff_markdown: str
+    registered_at_ms: int
+    requests: tuple[Request, ...] = ()
+    decisions: tuple[DecisionEntry, ...] = ()
+    consumed_by: str | None = None
+    superseded_by: str | None = None
+
+
+def plan_id_of(subject: Mapping[str, Any]) -> str:
+    """The first 16 hex digits of the SHA-256 of the subject's canonical JSON."""
+    return digest(canonical_json(subject))[:PLAN_ID_DIGITS]
+
+
+ACKNOWLEDGED = ("BACKFILL REQUIRED", "STATE INCOMPATIBLE")
+
+
+def acknowledgement(requires: str) -> str | None:
+    """The words that an approver must repeat for a plan that requires this."""
+    return requires if requires in ACKNOWLEDGED else None
+
+
+def decisive(plan: PendingPlan) -> list[DecisionEntry]:
+    """The decisions that count: those after the last rejection or revocation, and that one."""
+    kept: list[DecisionEntry] = []
+    for entry in plan.decisions:
+        kept = [*kept, entry] if entry.decision == "approve" else [entry]
+    return kept
+
+
+def status_of(plan: PendingPlan, policy: Policy, now_ms: int) -> Status:
+    """What the plan is worth at this time. The expiry counts from the stored time of each approval."""
+    if plan.consumed_by is not None:
+        return "consumed"
+    if plan.superseded_by is not None:
+        return "stale"
+    entries = decisive(plan)
+    if not entries:
+        return "pending"
+    if entries[0].decision == "reject" and len(entries) == 1:
+        return "rejected"
+    approvals = [entry for entry in entries if entry.decision == "approve"]
+    if not approvals:
+        return "pending"
+    valid = counted_approvals(plan, policy, now_ms)
+    if len(valid) >= policy.min_approvals:
+        return "approved"
+    expired = all(now_ms >= entry.at_ms + policy.expires_ms for entry in approvals)
+    return "expired" if expired else "pending"
+
+
+def counted_approvals(plan: PendingPlan, policy: Policy, now_ms: int) -> list[DecisionEntry]:
+    """The approvals that the policy counts: in time, by different people, named where it names them, not by who asked.
+
+    Where nobody is known a rule about people is not met.
+    """
+    asked = {request.by for request in plan.requests}
+    by_person: dict[str, DecisionEntry] = {}
+    for entry in decisive(plan):
+        in_time = entry.at_ms <= now_ms < entry.at_ms + policy.expires_ms
+        if entry.decision == "approve" and in_time and _counts(entry, policy, asked):
+            by_person.setdefault(entry.by, entry)
+    return list(by_person.values())
+
+
+def _counts(entry: DecisionEntry, policy: Policy, asked: set[str]) -> bool:
+    names_people = bool(policy.approvers) or policy.min_approvals > 1 or not policy.allow_self
+    if not names_people:
+        return True
+    if not entry.by or not (entry.verified or policy.trust_os_user):
+        return False
+    if policy.approvers and entry.by not in policy.approvers:
+        return False
+    return policy.allow_self or (entry.by not in asked and bool(asked - {SYSTEM, ""}))
+
+
+def expires_at_ms(plan: PendingPlan, policy: Policy) -> int | None:
+    """When the last counted approval ends, or None where there is none."""
+    times = [entry.at_ms + policy.expires_ms for entry in decisive(plan) if entry.decision == "approve"]
+    return max(times, default=None)
+
+
+def with_request(plan: PendingPlan, by: str, now_ms: int) -> PendingPlan:
+    """The plan with one more requester; asking again changes nothing."""
+    if any(request.by == by for request in plan.requests):
+        return plan
+    return replace(plan, requests=(*plan.requests, Request(by, now_ms)))

@@ -1,0 +1,176 @@
+"""Ports of the control plane: what the life cycle needs from the world, and the values that cross.
+
+An adapter implements Documents (where everything is written down), Backend (where plans run) and Clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from streamform.backends.base import Capabilities
+from streamform.identity.manifest import Manifest
+from streamform.lifecycle.stages import Observed, Stage
+from streamform.plan.nodes import Plan
+from streamform.project.model import Project, Target
+
+ANY = "any"
+"""Expected digest of a write that replaces whatever is there."""
+
+
+class Documents(Protocol):
+    """A small transactional store of documents by path: a folder, or a table in a database.
+
+    Paths are relative, with / between parts. Raises: StoreError when the store can't be read or written.
+    """
+
+    def read(self, path: str) -> bytes | None:
+        """The document's content, or None."""
+
+    def write(self, path: str, content: bytes, *, expected: str | None) -> None:
+        """Replace the document at once and durably.
+
+        `expected` is the SHA-256 of the content that must be there, None for no document, or ANY.
+        Raises: StoreError when something else is there; nothing is written then.
+        """
+
+    def names(self, prefix: str) -> list[str]:
+        """Paths that start with a prefix, sorted."""
+
+    def lock(self, name: str, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Hold a lock for as long as this process lives. Raises: LockHeld naming who holds it."""
+
+    def describe(self) -> str:
+        """The store's address without credentials."""
+
+
+class Clock(Protocol):
+    """The wall clock."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredUnit:
+    """A unit as the project describes it now."""
+
+    name: str
+    models: tuple[str, ...]
+    plan: Plan
+    manifest: Manifest
+    facts: Mapping[str, Mapping[str, str]]
+    """Deployment facts by subject."""
+    statements: tuple[str, ...] = ()
+    """What would be submitted, without secrets; empty where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningUnit:
+    """A unit as it was last applied."""
+
+    name: str
+    models: tuple[str, ...]
+    manifest: Manifest
+    facts: Mapping[str, Mapping[str, str]] | None
+    """None where only a manifest is known."""
+    artifact: str | None
+    """The artifact of what runs; None for a record that another tool wrote."""
+    job_id: str | None = None
+    savepoint: str | None = None
+    status: Literal["applied", "stopped", "discarded"] = "applied"
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the backend asked to remember, such as the place of a compiled plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedJob:
+    """A job that the backend knows."""
+
+    job_id: str
+    state: str
+    """A state of the published status document: running, starting, restarting, failed, stopped, missing, unowned."""
+    name: str | None = None
+    recorded: bool = True
+    backend_status: str | None = None
+    start_time: str | None = None
+    tasks: tuple[int, int] | None = None
+    """Running and all tasks."""
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a look at the backend found about one unit."""
+
+    word: Observed
+    jobs: tuple[ObservedJob, ...] = ()
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Something worth telling while a stage runs."""
+
+    stage: str
+    text: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """What a backend needs to carry out one stage of one attempt, again and again until it is done."""
+
+    project: Project
+    target: Target
+    unit: DesiredUnit | None
+    """None while a unit is removed."""
+    unit_name: str
+    running: RunningUnit | None
+    replaced: tuple[RunningUnit, ...]
+    """Other running units that this one takes over."""
+    carry: Mapping[str, str]
+    """Desired node id -> running node id, for state that continues."""
+    sequence: int
+    attempt: str
+    """Ids of acts are derived from unit, sequence and attempt, so that a repeated act is the same act."""
+    artifact: str | None
+    done: Mapping[str, Mapping[str, Any]]
+    """Results of the stages of this attempt that are complete, by stage kind."""
+    progress: Callable[[Progress], None]
+    remember: Callable[[Mapping[str, Any]], None]
+    """Write facts into the journal before acting on them."""
+    remembered: Mapping[str, Any]
+    """Facts that an earlier run of this stage wrote."""
+
+
+class Backend(Protocol):
+    """Where units run."""
+
+    capabilities: Capabilities
+
+    def addresses(self) -> Mapping[str, str]:
+        """The resolved addresses that approvals are bound to, without credentials."""
+
+    def statements(self, project: Project, target: Target, unit: DesiredUnit) -> tuple[str, ...]:
+        """What would be submitted for a unit, without secrets. Raises: Refused where the backend can't express it."""
+
+    def observe(self, unit_name: str, running: RunningUnit | None) -> Observation:
+        """Look at what runs. Raises: Unreachable."""
+
+    def execute(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """Carry out a stage, or finish one that was begun; what it returns is journalled.
+
+        Raises: JobFailed when the backend refused or lost it, Unreachable or OutcomeUnknown when that is not known.
+        """
+
+    def has_acted(self, stage: Stage, context: StageContext) -> bool:
+        """Whether a stage that was begun and cut off has changed anything yet."""
+
+    def compensate(self, context: StageContext, error: Exception) -> Mapping[str, Any] | None:
+        """After a failed stage: bring back what ran before; its facts, or None when that was not disturbed."""
+
+    def close(self) -> None:
+        """Release what is held open."""

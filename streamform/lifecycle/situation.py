@@ -1,0 +1,222 @@
+"""The situation of each unit: desired and running side, what was observed, the stages, and the plan id of all that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from streamform.diff.compare import compare
+from streamform.diff.deployment import compare_deployment, deployment_facts
+from streamform.diff.match import Hints, hints_of, match_nodes
+from streamform.diff.model import DeploymentChange, Diff, Side
+from streamform.identity.manifest import Manifest, build_manifest
+from streamform.lifecycle.approval import plan_id_of
+from streamform.lifecycle.deployed import Deployed
+from streamform.lifecycle.journal import Attempt
+from streamform.lifecycle.ports import Backend, DesiredUnit, Observation, RunningUnit
+from streamform.lifecycle.stages import Observed, Staging, UnitSituation, build_stages
+from streamform.lifecycle.store import artifact_digest
+from streamform.plan.compile import Compiled
+from streamform.plan.units import Unit, keyed_sources, match_units, plan_components, unit_sources
+from streamform.plan.usage import state_columns
+from streamform.project.model import Project, Target
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """Everything that apply needs to know about one unit, and everything that plan shows."""
+
+    name: str
+    models: tuple[str, ...]
+    unit: DesiredUnit | None
+    """None for a unit whose models are gone."""
+    running: RunningUnit | None
+    replaced: tuple[RunningUnit, ...]
+    diff: Diff
+    observation: Observation
+    staging: Staging
+    carry: Mapping[str, str]
+    sequence: int
+    previous: str | None
+    subject: Mapping[str, Any]
+    plan_id: str
+    open_attempt: Attempt | None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A whole target: the diff of all models, and each unit's plan."""
+
+    project: Project
+    target: Target
+    desired: Manifest
+    diff: Diff
+    units: tuple[UnitPlan, ...]
+
+
+def assess(compiled: Compiled, target: Target, deployed: Deployed, backend: Backend, store_address: str, *, observe: bool) -> Situation:
+    """The situation of every unit. Without `observe` what is recorded is assumed to be so, and nothing is contacted."""
+    return _Assessment(compiled, target, deployed, backend, store_address, observe=observe).situation()
+
+
+class _Assessment:
+    def __init__(
+        self, compiled: Compiled, target: Target, deployed: Deployed, backend: Backend, store_address: str, *, observe: bool
+    ) -> None:
+        self.compiled, self.target, self.deployed, self.backend = compiled, target, deployed, backend
+        self.store_address, self.observe = store_address, observe
+        self.project = compiled.project
+        self.hints: Hints = hints_of(self.project)
+        self.desired = build_manifest(compiled.plan)
+        self.running = deployed.manifest
+
+    def situation(self) -> Situation:
+        names = {name: unit.models for name, unit in self.deployed.units.items()}
+        units, gone = match_units(plan_components(self.compiled.plan), names, self.hints.models)
+        built = [(unit, self.desired_unit(unit)) for unit in units]
+        deployment = {unit.name: self.deployment(unit, desired) for unit, desired in built}
+        columns = state_columns(self.compiled.plan)
+        every = tuple(dict.fromkeys(change for changes in deployment.values() for change in changes))
+        diff = compare(self.running, self.desired, self.hints, state_columns=columns, deployment=every, side=self.side())
+        plans = [self.unit_plan(unit, desired, diff, deployment[unit.name]) for unit, desired in built]
+        plans += [self.gone_plan(name, diff) for name in gone]
+        return Situation(self.project, self.target, self.desired, diff, tuple(plans))
+
+    def side(self) -> Side | None:
+        record = self.deployed.record
+        if record is None or self.running is None:
+            return None
+        return Side(self.running.application_digest, record.applied_at, record.streamform_version, record.jobs)
+
+    def desired_unit(self, unit: Unit) -> DesiredUnit:
+        return build_unit(self.compiled, self.target, unit.name, unit.models, self.backend)
+
+    def deployment(self, unit: Unit, desired: DesiredUnit) -> tuple[DeploymentChange, ...]:
+        before = [self.deployed.units[name].facts for name in unit.was]
+        if not before or any(facts is None for facts in before):
+            return ()
+        merged = {subject: fields for facts in before for subject, fields in (facts or {}).items()}
+        keyed = {f"source {name}" for name in keyed_sources(desired.plan)}
+        return compare_deployment(merged, desired.facts, keyed)
+
+    def unit_plan(self, unit: Unit, desired: DesiredUnit, diff: Diff, deployment: tuple[DeploymentChange, ...]) -> UnitPlan:
+        running = self.deployed.units.get(unit.name) if unit.name in unit.was else None
+        replaced = tuple(self.deployed.units[name] for name in unit.was if name != unit.name)
+        before = {model for name in unit.was for model in self.deployed.units[name].models}
+        part = diff.part(set(unit.models), before, deployment)
+        observation = self.look(unit.name, running)
+        merged = bool(replaced) or (running is not None and self.is_split(unit))
+        situation = UnitSituation(
+            desired.plan,
+            part,
+            observation.word,
+            unchanged=running is not None and not merged and _is_unchanged(desired, running),
+            has_state=running is not None or bool(replaced),
+            startup=_startup(self.target),
+            has_savepoint=running is not None and running.savepoint is not None,
+            replaced=tuple(u.name for u in replaced) or (("split",) if merged else ()),
+        )
+        carry = {} if running is None else match_nodes(running.manifest, desired.manifest, self.hints).nodes
+        return self.finish(unit.name, unit.models, desired, running, replaced, part, observation, situation, carry)
+
+    def is_split(self, unit: Unit) -> bool:
+        """Whether some model of the running unit is now deployed in another unit."""
+        elsewhere = {self.hints.models.get(m.name, m.name) for m in self.compiled.plan.models if m.name not in unit.models}
+        return bool(set(self.deployed.units[unit.name].models) & elsewhere)
+
+    def gone_plan(self, name: str, diff: Diff) -> UnitPlan:
+        running = self.deployed.units[name]
+        part = diff.part(set(), set(running.models), ())
+        observation = self.look(name, running)
+        situation = UnitSituation(None, part, observation.word, unchanged=False, has_state=True)
+        return self.finish(name, running.models, None, running, (), part, observation, situation, {})
+
+    def look(self, name: str, running: RunningUnit | None) -> Observation:
+        return self.backend.observe(name, running) if self.observe else Observation(assumed(running))
+
+    def finish(
+        self,
+        name: str,
+        models: tuple[str, ...],
+        unit: DesiredUnit | None,
+        running: RunningUnit | None,
+        replaced: tuple[RunningUnit, ...],
+        part: Diff,
+        observation: Observation,
+        situation: UnitSituation,
+        carry: Mapping[str, str],
+    ) -> UnitPlan:
+        staging = build_stages(situation, self.backend.capabilities)
+        subject = self.subject(name, unit, running, replaced, part, observation, staging)
+        return UnitPlan(
+            name,
+            models,
+            unit,
+            running,
+            replaced,
+            part,
+            observation,
+            staging,
+            carry,
+            self.deployed.sequence(name),
+            self.deployed.previous(name),
+            subject,
+            plan_id_of(subject),
+            self.deployed.open_attempt(name),
+        )
+
+    def subject(
+        self,
+        name: str,
+        unit: DesiredUnit | None,
+        running: RunningUnit | None,
+        replaced: tuple[RunningUnit, ...],
+        part: Diff,
+        observation: Observation,
+        staging: Staging,
+    ) -> dict[str, Any]:
+        """What an approval is bound to; nothing measured and nothing of another unit."""
+        return {
+            "project": self.project.name,
+            "target": self.target.name,
+            "unit": name,
+            "backend": self.backend.capabilities.backend,
+            "desired": None if unit is None else {"manifest": unit.manifest.application_digest, "artifact": artifact_digest(unit)},
+            "running": None if running is None else {"manifest": running.manifest.application_digest, "artifact": running.artifact},
+            "replaced": sorted(u.name for u in replaced),
+            "sequence": self.deployed.sequence(name),
+            "previous": self.deployed.previous(name),
+            "addresses": {**self.backend.addresses(), "store": self.store_address},
+            "observed": observation.word,
+            "stages": [{"kind": stage.kind, **dict(stage.facts)} for stage in staging.stages],
+            "consequences": [{"kind": c.kind, "subject": c.subject} for c in staging.consequences],
+            "nodes": {node.id: node.classification.text for node in part.changed_nodes},
+            "deployment": [[c.subject, c.field, c.before, c.after] for c in part.deployment],
+            "policy": None if self.target.approvals is None else asdict(self.target.approvals),
+        }
+
+
+def build_unit(compiled: Compiled, target: Target, name: str, models: tuple[str, ...], backend: Backend) -> DesiredUnit:
+    """A unit of a compiled project, with what would be submitted for it."""
+    plan = compiled.plan.part(models)
+    facts = deployment_facts(compiled.project, target, set(models), unit_sources(plan))
+    unit = DesiredUnit(name, models, plan, build_manifest(plan), facts)
+    return DesiredUnit(name, models, plan, unit.manifest, facts, backend.statements(compiled.project, target, unit))
+
+
+def assumed(running: RunningUnit | None) -> Observed:
+    """What is observed when what is recorded is so."""
+    if running is None:
+        return "none"
+    words: dict[str, Observed] = {"applied": "running", "stopped": "stopped", "discarded": "missing"}
+    return words[running.status]
+
+
+def _is_unchanged(desired: DesiredUnit, running: RunningUnit) -> bool:
+    same_facts = running.facts is None or {k: dict(v) for k, v in running.facts.items()} == {k: dict(v) for k, v in desired.facts.items()}
+    return same_facts and running.manifest.application_digest == desired.manifest.application_digest
+
+
+def _startup(target: Target) -> Literal["earliest", "latest"]:
+    return target.kafka.startup if target.kafka is not None else "earliest"

@@ -1,0 +1,202 @@
+"""The store: record, journal, artifacts and approvals of a target, over Documents.
+
+Paths: applied/<target>.json · journal/<target>/<unit>/<sequence>.json · artifacts/<digest>/<file> ·
+approvals/<target>/<plan id>.json. Units and targets are percent-encoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote, unquote
+
+from streamform.errors import DocumentError, StoreError
+from streamform.identity.fingerprint import canonical_json, digest
+from streamform.identity.manifest import Manifest, manifest_document
+from streamform.identity.record import AppliedRecord, record_document
+from streamform.lifecycle.approval import APPROVAL_VERSION, DecisionEntry, PendingPlan, Request
+from streamform.lifecycle.journal import Attempt, attempt_digest, attempt_text, read_attempt
+from streamform.lifecycle.ports import ANY, DesiredUnit, Documents
+
+MANIFEST_FILE, FACTS_FILE, STATEMENTS_FILE, PROJECT_FILE = "manifest.json", "facts.json", "statements.json", "project.json"
+
+
+class Store:
+    """Typed access to what is written down about one target."""
+
+    def __init__(self, documents: Documents, target: str) -> None:
+        self.documents, self.target = documents, target
+        self.folder = quote(target, safe="")
+
+    def lock(self, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Keep every other process from changing the target."""
+        return self.documents.lock(self.folder, holder)
+
+    # record
+
+    @property
+    def record_path(self) -> str:
+        return f"applied/{self.folder}.json"
+
+    def read_record(self) -> AppliedRecord | None:
+        """The applied record, or None where nothing was applied. Raises: DocumentError, StoreError."""
+        content = self.documents.read(self.record_path)
+        if content is None:
+            return None
+        from streamform.identity.read import parse_json, read_record
+
+        return read_record(parse_json(_decode(content, self.record_path), self.record_path), self.record_path)
+
+    def write_record(self, record: AppliedRecord) -> str:
+        """Replace the record at once; its digest."""
+        text = json.dumps(record_document(record), indent=2, ensure_ascii=False) + "\n"
+        self.documents.write(self.record_path, text.encode(), expected=ANY)
+        return digest(text)
+
+    # journal
+
+    def units(self) -> list[str]:
+        """Names of units that have journal entries."""
+        prefix = f"journal/{self.folder}/"
+        return sorted({unquote(name.removeprefix(prefix).split("/", 1)[0]) for name in self.documents.names(prefix)})
+
+    def _attempt_path(self, unit: str, sequence: int) -> str:
+        return f"journal/{self.folder}/{quote(unit, safe='')}/{sequence:08d}.json"
+
+    def attempts(self, unit: str) -> list[Attempt]:
+        """A unit's entries from first to last. Raises: StoreError when the chain is broken."""
+        prefix = f"journal/{self.folder}/{quote(unit, safe='')}/"
+        entries = [self._read_attempt(name) for name in self.documents.names(prefix)]
+        for before, after in pairwise(entries):
+            if after.previous != attempt_digest(before):
+                raise StoreError(
+                    f"journal entry {after.sequence} of unit `{unit}` does not follow entry {before.sequence}",
+                    "an entry was edited or replaced; restore the journal from a backup",
+                )
+        return entries
+
+    def newest(self, unit: str) -> Attempt | None:
+        """A unit's newest entry."""
+        names = self.documents.names(f"journal/{self.folder}/{quote(unit, safe='')}/")
+        return self._read_attempt(names[-1]) if names else None
+
+    def _read_attempt(self, path: str) -> Attempt:
+        content = self.documents.read(path)
+        if content is None:
+            raise StoreError(f"{path} vanished while it was read", "run the command again")
+        return read_attempt(_json(content, path), path)
+
+    def write_attempt(self, attempt: Attempt, *, replaces: Attempt | None) -> Attempt:
+        """Write an entry; `replaces` is the same entry as it was, None for a new one. Raises: StoreError when it moved."""
+        path = self._attempt_path(attempt.unit, attempt.sequence)
+        expected = None if replaces is None else digest(attempt_text(replaces))
+        self.documents.write(path, attempt_text(attempt).encode(), expected=expected)
+        return attempt
+
+    # artifacts
+
+    def write_artifact(self, unit: DesiredUnit, sources: Mapping[str, Any]) -> str:
+        """Store what a unit is made of; its digest, which the sources' text does not enter."""
+        content = artifact_content(unit)
+        name = digest(canonical_json(content))
+        files = {
+            MANIFEST_FILE: content["manifest"],
+            FACTS_FILE: content["facts"],
+            STATEMENTS_FILE: content["statements"],
+            PROJECT_FILE: sources,
+        }
+        for file, value in files.items():
+            path = f"artifacts/{name}/{file}"
+            if self.documents.read(path) is None:
+                self.documents.write(path, canonical_json(value).encode(), expected=ANY)
+        return name
+
+    def read_artifact(self, name: str, file: str) -> Any:
+        """One file of an artifact. Raises: StoreError when it is missing."""
+        path = f"artifacts/{name}/{file}"
+        content = self.documents.read(path)
+        if content is None:
+            raise StoreError(f"{path} is missing, and the journal says that it was applied", "restore the store from a backup")
+        return json.loads(content)
+
+    def artifact_manifest(self, name: str) -> Manifest:
+        """The manifest of an artifact."""
+        from streamform.identity.read import read_manifest
+
+        return read_manifest(self.read_artifact(name, MANIFEST_FILE), f"artifacts/{name}/{MANIFEST_FILE}")
+
+    # approvals
+
+    def _approval_path(self, plan_id: str) -> str:
+        return f"approvals/{self.folder}/{plan_id}.json"
+
+    def pending(self) -> list[PendingPlan]:
+        """Every plan that was registered for the target, in order of registration."""
+        names = self.documents.names(f"approvals/{self.folder}/")
+        plans = [_read_pending(_json(content, name), name) for name in names if (content := self.documents.read(name)) is not None]
+        return sorted(plans, key=lambda plan: (plan.registered_at_ms, plan.plan_id))
+
+    def pending_plan(self, plan_id: str) -> PendingPlan | None:
+        """The registered plan of this id."""
+        if not plan_id.isalnum():
+            return None
+        path = self._approval_path(plan_id)
+        content = self.documents.read(path)
+        return None if content is None else _read_pending(_json(content, path), path)
+
+    def write_pending(self, plan: PendingPlan, *, replaces: PendingPlan | None) -> PendingPlan:
+        """Write a registered plan. Raises: StoreError when it moved."""
+        expected = None if replaces is None else digest(_pending_text(replaces))
+        self.documents.write(self._approval_path(plan.plan_id), _pending_text(plan).encode(), expected=expected)
+        return plan
+
+
+def artifact_content(unit: DesiredUnit) -> dict[str, Any]:
+    """What an artifact's digest is taken over."""
+    facts = {subject: dict(fields) for subject, fields in unit.facts.items()}
+    return {"manifest": manifest_document(unit.manifest), "facts": facts, "statements": list(unit.statements)}
+
+
+def artifact_digest(unit: DesiredUnit) -> str:
+    """The digest that the unit's artifact has or will have."""
+    return digest(canonical_json(artifact_content(unit)))
+
+
+def _pending_text(plan: PendingPlan) -> str:
+    return canonical_json({"approval_version": APPROVAL_VERSION, **asdict(plan)})
+
+
+def _read_pending(document: Mapping[str, Any], file: str) -> PendingPlan:
+    if document.get("approval_version") != APPROVAL_VERSION:
+        raise DocumentError(f"{file} is not an approval of version {APPROVAL_VERSION}", "use the release that wrote it")
+    try:
+        fields = {key: value for key, value in document.items() if key != "approval_version"}
+        requests = tuple(Request(**item) for item in fields.pop("requests"))
+        decisions = tuple(DecisionEntry(**item) for item in fields.pop("decisions"))
+        return PendingPlan(**fields, requests=requests, decisions=decisions)
+    except (TypeError, KeyError) as error:
+        raise DocumentError(f"{file} is not an approval: {error}", "restore it from a backup") from None
+
+
+def _decode(content: bytes, path: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise DocumentError(f"{path} is not UTF-8 text", "restore it from a backup") from None
+
+
+def _json(content: bytes, path: str) -> dict[str, Any]:
+    try:
+        value = json.loads(_decode(content, path))
+    except ValueError as error:
+        raise DocumentError(f"{path} is not a JSON document: {error}", "restore it from a backup") from None
+    if not isinstance(value, dict):
+        raise DocumentError(f"{path} is not a JSON object", "restore it from a backup")
+    return value
+
+
+__all__ = ["Store", "artifact_content", "artifact_digest"]

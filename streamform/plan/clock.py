@@ -1,0 +1,60 @@
+"""Clocks: which column says when a row happened, and how far its source lets it come late.
+
+Rows E1 to E5 are the event time page's declarations. A clock is declared here and computed in runtime/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from streamform.project.model import Source
+from streamform.sql.expressions import ColumnRef, Output
+
+
+@dataclass(frozen=True, slots=True)
+class SourceClock:
+    """Event time of a source: the column, the delay that its watermark allows, and what happens to late events."""
+
+    column: str
+    delay_ms: int
+    late: Literal["drop", "keep"]
+
+
+class ClockRule(NamedTuple):
+    """One row: a declaration and what it does to the plan."""
+
+    id: str
+    declaration: str
+    meaning: str
+
+
+CLOCK_RULES = (
+    ClockRule("E1", "event_time", "The column of an event that says when it happened; without it a model runs in arrival order."),
+    ClockRule(
+        "E2",
+        "watermark",
+        "The delay: the watermark is the largest event time seen minus the delay, or the last explicit item, and never goes back. An event behind it is late; one exactly at it is not.",
+    ),
+    ClockRule("E3", "late_events", "drop: a late event is counted and not delivered. keep: it is delivered."),
+    ClockRule(
+        "E4",
+        "retention",
+        "A key's state is dropped once the watermark reaches the key's latest event time plus the retention; nothing is emitted for that.",
+    ),
+    ClockRule("E5", "window", "A tumbling window closes when the watermark reaches its last millisecond, and emits its result once."),
+)
+
+
+def source_clock(source: Source) -> SourceClock | None:
+    """The source's clock, with defaults filled in, or None when it has no event time."""
+    if source.event_time is None:
+        return None
+    return SourceClock(source.event_time, source.watermark_ms or 0, source.late_events or "drop")
+
+
+def projected_time(time: str | None, outputs: tuple[Output, ...]) -> str | None:
+    """The time attribute above a projection: the first output that is the time column itself."""
+    if time is None:
+        return None
+    return next((o.name for o in outputs if isinstance(o.expression, ColumnRef) and o.expression.name == time), None)

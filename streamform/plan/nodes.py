@@ -1,0 +1,197 @@
+"""Plan and Node: the typed form of an application, which everything after the compiler reads.
+
+A node has any number of inputs. What it computes is its `spec`; what manifests and digests hold is its `definition`,
+the canonical text of the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from streamform.project.model import Endpoint, Materialized, Source
+from streamform.sql.expressions import AggregateCall, ColumnRef, Expression, Output
+from streamform.values.instants import render_duration
+from streamform.values.rows import Schema
+
+NodeKind = Literal["source", "filter", "aggregate", "project", "sink"]
+NODE_KINDS: tuple[NodeKind, ...] = ("source", "filter", "aggregate", "project", "sink")
+UNBOUNDED_RETENTION = "unbounded"
+UNTIL_CLOSE = "until-close"
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """What kind of changes a node emits, and the columns that identify a row where rows are updated."""
+
+    mode: Literal["append", "upsert", "retract"]
+    key: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.mode}({', '.join(self.key)})" if self.key else self.mode
+
+    @property
+    def is_updating(self) -> bool:
+        return self.mode != "append"
+
+
+APPEND = Changelog("append")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowContract:
+    """A tumbling window over the time attribute, aligned to the epoch, whose result is emitted once."""
+
+    time: str
+    size_ms: int
+
+    def __str__(self) -> str:
+        return f"tumbling(time={self.time} size={render_duration(self.size_ms)} align=epoch emit=final)"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedState:
+    """What an aggregate keeps for each key."""
+
+    keys: tuple[str, ...]
+    accumulators: Schema
+    retention: str = UNBOUNDED_RETENTION
+    window: WindowContract | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundContract:
+    """A source's contract over typed columns; an event meets it when the condition is true."""
+
+    name: str
+    condition: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """Reads a source's events."""
+
+    source: Source
+    contracts: tuple[BoundContract, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    """Keeps the rows for which the predicate is true."""
+
+    predicate: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSpec:
+    """Computes outputs from each row."""
+
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """Folds rows into one row a key, or one row a key and window."""
+
+    keys: tuple[ColumnRef, ...]
+    calls: tuple[AggregateCall, ...]
+    window: WindowContract | None = None
+    retention_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """Hands a model's changelog to its readers, and to an endpoint where one is declared."""
+
+    materialized: Materialized
+    key: tuple[str, ...]
+    endpoint: Endpoint | None
+
+
+Spec = SourceSpec | FilterSpec | ProjectSpec | AggregateSpec | SinkSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator of the plan."""
+
+    id: str
+    model: str
+    kind: NodeKind
+    inputs: tuple[str, ...]
+    definition: str
+    schema: Schema
+    boundedness: Literal["bounded", "unbounded"]
+    changelog: Changelog
+    state: KeyedState | None
+    time: str | None
+    spec: Spec = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """A model's declared contract and the node whose output it is."""
+
+    name: str
+    materialized: Materialized
+    key: tuple[str, ...]
+    output: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An application: its models in dependency order, and their nodes in the same order.
+
+    Invariants: ids are unique; inputs come before the nodes that read them; each model's output is its sink.
+    """
+
+    application: str
+    models: tuple[PlannedModel, ...]
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def by_id(self) -> dict[str, Node]:
+        """Nodes by id."""
+        return {node.id: node for node in self.nodes}
+
+    def nodes_of(self, model: str) -> list[Node]:
+        """A model's nodes in plan order."""
+        return [node for node in self.nodes if node.model == model]
+
+    def inputs_of(self, node: Node) -> list[Node]:
+        """The nodes that a node reads."""
+        return [self.by_id[name] for name in node.inputs]
+
+    def upstream(self, node: Node) -> Iterator[Node]:
+        """Every node that feeds this one, across models, each once."""
+        seen: set[str] = set()
+        pending = list(node.inputs)
+        while pending:
+            name = pending.pop()
+            if name not in seen:
+                seen.add(name)
+                yield self.by_id[name]
+                pending.extend(self.by_id[name].inputs)
+
+    def part(self, models: Iterable[str]) -> Plan:
+        """The plan of some models only, which must include what they read."""
+        names = set(models)
+        return Plan(self.application, tuple(m for m in self.models if m.name in names), tuple(n for n in self.nodes if n.model in names))
+
+    def check_invariants(self) -> None:
+        """Fail loudly when the plan is not one: a fault of ours, never of the project."""
+        seen: set[str] = set()
+        for node in self.nodes:
+            assert node.id not in seen, f"{node.id} occurs twice"
+            assert all(name in seen for name in node.inputs), f"{node.id} comes before its inputs"
+            assert (node.kind == "source") == (not node.inputs), f"{node.id} has {len(node.inputs)} inputs"
+            seen.add(node.id)
+        for model in self.models:
+            assert self.by_id[model.output].kind == "sink", f"{model.output} is not a sink"
+
+
+def node_id(model: str, kind: str, ordinal: int) -> str:
+    """`<model>::<kind>::<ordinal>`."""
+    return f"{model}::{kind}::{ordinal}"

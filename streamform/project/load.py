@@ -1,0 +1,179 @@
+"""Files on disk to a Project.
+
+Reads streamform.yml, sources.yml, models/**/*.sql and, for check and test, tests/**/*.yml. Every document that does not
+load is reported in the same run; nothing is checked here beyond the documents' own shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streamform.codes import problem
+from streamform.diagnostics import Diagnostic, Diagnostics, Location, with_excerpt
+from streamform.errors import ProjectError
+from streamform.project import documents as d
+from streamform.project import model as m
+from streamform.project.tree import Document, TreeError, parse_tree
+
+PROJECT_FILE, SOURCES_FILE, MODELS_FOLDER, TESTS_FOLDER = "streamform.yml", "sources.yml", "models", "tests"
+MAX_SQL_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """The text of a project's files, by path relative to the project folder, in name order."""
+
+    root: str
+    texts: dict[str, str]
+    problems: tuple[Diagnostic, ...] = ()
+
+    def under(self, folder: str, *suffixes: str) -> list[str]:
+        """Paths below a folder that end with one of the suffixes."""
+        return [path for path in self.texts if path.startswith(folder + "/") and path.endswith(suffixes)]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A project with the documents that know where its parts stand."""
+
+    project: m.Project
+    files: ProjectFiles
+    documents: dict[str, Document] = field(default_factory=dict)
+    notes: tuple[Diagnostic, ...] = ()
+
+    def locate(self, file: str, *path: str | int, key: bool = False) -> Location:
+        """The place of a value, or of its key, in one of the project's documents."""
+        document = self.documents.get(file)
+        return Location(file) if document is None else document.locate(path, key=key)
+
+    def with_excerpt(self, diagnostic: Diagnostic) -> Diagnostic:
+        """The diagnostic with the source line that it points at."""
+        text = self.files.texts.get(diagnostic.where.file) if diagnostic.where else None
+        return diagnostic if text is None else with_excerpt(diagnostic, text)
+
+
+def read_project_files(folder: Path, *, tests: bool = False) -> ProjectFiles:
+    """The text of every file that a project consists of; a file that can't be read is a problem, not an exception."""
+    root = str(folder)
+    if not (folder / PROJECT_FILE).is_file():
+        return ProjectFiles(root, {}, (problem("SF001", path=".", folder=root),))
+    texts: dict[str, str] = {}
+    problems: list[Diagnostic] = []
+    for path in _project_paths(folder, tests=tests):
+        name = path.relative_to(folder).as_posix()
+        try:
+            texts[name] = _read(path)
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            cause = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else _cause(error)
+            problems.append(problem("SF002", path=name, where=Location(name), file=name, cause=cause))
+    return ProjectFiles(root, texts, tuple(problems))
+
+
+def _cause(error: Exception) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+
+
+def _read(path: Path) -> str:
+    if path.suffix == ".sql" and path.stat().st_size > MAX_SQL_BYTES:
+        raise ValueError(f"more than {MAX_SQL_BYTES >> 20} MiB")
+    data = path.read_bytes()
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+
+
+def _project_paths(folder: Path, *, tests: bool) -> Iterator[Path]:
+    yield folder / PROJECT_FILE
+    if (folder / SOURCES_FILE).is_file():
+        yield folder / SOURCES_FILE
+    yield from _files_below(folder / MODELS_FOLDER, ".sql")
+    if tests:
+        yield from _files_below(folder / TESTS_FOLDER, ".yml", ".yaml")
+
+
+def _files_below(folder: Path, *suffixes: str) -> list[Path]:
+    """Regular files below a folder, in name order. A symbolic link to a folder is not followed, so no loop is entered."""
+    if not folder.is_dir():
+        return []
+    found: list[Path] = []
+    pending = [folder]
+    while pending:
+        for entry in pending.pop().iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                pending.append(entry)
+            elif entry.suffix in suffixes and entry.is_file():
+                found.append(entry)
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+
+
+def load_project(files: ProjectFiles) -> Loaded:
+    """The project that these files declare.
+
+    Raises: ProjectError with every document problem found.
+    """
+    problems = Diagnostics(list(files.problems))
+    problems.raise_errors()
+    trees = {name: tree for name in (PROJECT_FILE, SOURCES_FILE) if (tree := _tree(files, name, problems)) is not None}
+    project = _validate(d.ProjectDocument, trees, PROJECT_FILE, problems)
+    sources = _validate(d.SourcesDocument, trees, SOURCES_FILE, problems) if SOURCES_FILE in files.texts else None
+    if project is not None and project.version != 1:
+        where = trees[PROJECT_FILE].locate(("version",))
+        problems.add(problem("SF007", path=PROJECT_FILE, where=where, file=PROJECT_FILE, version=project.version))
+    if problems.has_errors or project is None:
+        raise ProjectError([_with_excerpt(files, item) for item in problems.items if item.severity == "error"])
+    return Loaded(_project(files, project, sources, problems), files, trees, tuple(problems.items))
+
+
+def _with_excerpt(files: ProjectFiles, diagnostic: Diagnostic) -> Diagnostic:
+    text = files.texts.get(diagnostic.where.file) if diagnostic.where else None
+    return diagnostic if text is None else with_excerpt(diagnostic, text)
+
+
+def _tree(files: ProjectFiles, name: str, problems: Diagnostics) -> Document | None:
+    if name not in files.texts:
+        return None
+    try:
+        document = parse_tree(files.texts[name], name)
+    except TreeError as error:
+        problems.add(error.diagnostic)
+        return None
+    return Document(name, document.text, {}, None) if document.value is None and name == SOURCES_FILE else document
+
+
+def _validate(kind: type[d.T], trees: dict[str, Document], name: str, problems: Diagnostics) -> d.T | None:
+    if name not in trees:
+        return None
+    result = d.validate(kind, trees[name])
+    if isinstance(result, list):
+        problems.extend(result)
+        return None
+    return result
+
+
+def _project(files: ProjectFiles, doc: d.ProjectDocument, sources: d.SourcesDocument | None, problems: Diagnostics) -> m.Project:
+    configured = {name: config or d.ModelDocument() for name, config in (doc.models or {}).items()}
+    paths = _model_paths(files, problems)
+    models = [d.to_model(name, path, files.texts[path], configured.get(name, d.ModelDocument())) for name, path in paths.items()]
+    for name in configured:
+        if name not in paths:
+            problems.add(problem("SF101", path=PROJECT_FILE, model=name))
+    return m.Project(
+        files.root,
+        doc.name,
+        doc.version,
+        tuple(sorted(models, key=lambda model: model.name)),
+        d.to_sources(sources) if sources else (),
+        tuple(d.to_target(name, target, doc.groups) for name, target in (doc.targets or {}).items()),
+        doc.emit_unchanged,
+    )
+
+
+def _model_paths(files: ProjectFiles, problems: Diagnostics) -> dict[str, str]:
+    paths: dict[str, str] = {}
+    for path in files.under(MODELS_FOLDER, ".sql"):
+        name = path.rsplit("/", 1)[1].removesuffix(".sql")
+        if name in paths:
+            problems.add(problem("SF121", path=path, where=Location(path), model=name, first=paths[name], second=path))
+            continue
+        paths[name] = path
+    return paths

@@ -1,0 +1,188 @@
+"""Project: what a team declared, frozen, with defaults filled in and nothing resolved against SQL yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from streamform.values.rows import Schema
+
+Connector = Literal["kafka", "file", "iceberg", "sqlite"]
+Materialized = Literal["append", "upsert"]
+Backend = Literal["flink", "embedded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where events come from or changes go to."""
+
+    connector: Connector
+    format: str = "json"
+    topic: str | None = None
+    path: str | None = None
+    table: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The topic, file or table, as definitions show it."""
+        if self.connector == "kafka":
+            return self.topic or ""
+        if self.connector == "file":
+            return self.path or ""
+        return f"{self.path} {self.table}" if self.connector == "sqlite" else self.table or ""
+
+    @property
+    def destination(self) -> tuple[str, ...]:
+        """What two endpoints share when they are the same place."""
+        return (self.connector, self.topic or "", self.path or "", self.table or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A rule that each event of a source must meet: columns that must have a value, or a condition."""
+
+    name: str
+    not_null: tuple[str, ...] | None = None
+    check: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A declared input. Columns are in alphabetical order, as manifests keep them."""
+
+    name: str
+    endpoint: Endpoint
+    schema: Schema = ()
+    key: tuple[str, ...] = ()
+    event_time: str | None = None
+    watermark_ms: int | None = None
+    late_events: Literal["drop", "keep"] | None = None
+    idle_timeout_ms: int | None = None
+    contracts: tuple[Contract, ...] = ()
+    quarantine_topic: str | None = None
+
+    @property
+    def column_names(self) -> list[str]:
+        return [column.name for column in self.schema]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How an aggregate cuts time into pieces."""
+
+    type: Literal["tumbling"]
+    size_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model: its SQL and its declared contract with readers."""
+
+    name: str
+    path: str
+    sql: str
+    materialized: Materialized = "append"
+    key: tuple[str, ...] = ()
+    sink: Endpoint | None = None
+    retention_ms: int | None = None
+    window: Window | None = None
+    renamed_from: str | None = None
+    node_hints: tuple[tuple[str, str], ...] = ()
+    """Pairs of (`<kind>.<ordinal>` of this model, the running node id that it was)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Who must agree before a target changes."""
+
+    above: str = "SAFE"
+    """The highest verdict that needs no approval."""
+    expires_ms: int = 86_400_000
+    approvers: tuple[str, ...] = ()
+    """User names, groups already resolved; empty means anybody."""
+    min_approvals: int = 1
+    allow_self: bool = True
+    trust_os_user: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkSettings:
+    """How a Flink cluster is reached. Addresses may hold ${NAME} references."""
+
+    gateway: str
+    rest: str | None = None
+    savepoint_dir: str | None = None
+    checkpoint_interval_ms: int | None = None
+    plans: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """The brokers of a target."""
+
+    bootstrap_servers: str
+    startup: Literal["earliest", "latest"] = "earliest"
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSettings:
+    """The catalog of a target."""
+
+    catalog: str
+    warehouse: str | None = None
+    s3_endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place where the project is deployed."""
+
+    name: str
+    backend: Backend
+    flink: FlinkSettings | None = None
+    kafka: KafkaSettings | None = None
+    iceberg: IcebergSettings | None = None
+    state: str | None = None
+    """The embedded backend's state database, relative to the project folder."""
+    store: str = ".streamform"
+    approvals: Policy | None = None
+    sources: tuple[tuple[str, Endpoint], ...] = ()
+    sinks: tuple[tuple[str, Endpoint], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Everything that was declared. Models and sources are sorted by name, targets keep their order."""
+
+    root: str
+    name: str
+    version: int
+    models: tuple[Model, ...] = ()
+    sources: tuple[Source, ...] = ()
+    targets: tuple[Target, ...] = ()
+    emit_unchanged: bool = True
+    """Whether fixtures list updates that change nothing; concerns their comparison alone."""
+
+    def model(self, name: str) -> Model | None:
+        """The model of this name."""
+        return next((m for m in self.models if m.name == name), None)
+
+    def source(self, name: str) -> Source | None:
+        """The source of this name."""
+        return next((s for s in self.sources if s.name == name), None)
+
+    def target(self, name: str) -> Target | None:
+        """The target of this name."""
+        return next((t for t in self.targets if t.name == name), None)
+
+
+def for_target(project: Project, target: Target) -> Project:
+    """The project as it is on this target: sources and sinks moved to where its overrides say."""
+    sources, sinks = dict(target.sources), dict(target.sinks)
+    if not sources and not sinks:
+        return project
+    return replace(
+        project,
+        sources=tuple(replace(s, endpoint=sources.get(s.name, s.endpoint)) for s in project.sources),
+        models=tuple(replace(m, sink=sinks.get(m.name, m.sink)) for m in project.models),
+    )

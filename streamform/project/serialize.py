@@ -1,0 +1,44 @@
+"""A part of a project as JSON and back: the source text that is kept beside an artifact.
+
+Targets are left out: addresses and references to secrets are no part of what was deployed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from streamform.errors import DocumentError
+from streamform.project.load import Loaded, ProjectFiles
+from streamform.project.model import Project
+
+_ADAPTER = TypeAdapter(Project)
+
+
+def project_part(project: Project, models: set[str], sources: set[str]) -> dict[str, Any]:
+    """The JSON of some models and the sources that they read."""
+    part = replace(
+        project,
+        root=".",
+        targets=(),
+        models=tuple(m for m in project.models if m.name in models),
+        sources=tuple(s for s in project.sources if s.name in sources),
+    )
+    result: dict[str, Any] = _ADAPTER.dump_python(part, mode="json")
+    return result
+
+
+def read_project_part(document: Mapping[str, Any]) -> Loaded:
+    """The project that a document holds. Raises: DocumentError."""
+    try:
+        project = _ADAPTER.validate_python(document, extra="forbid")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DocumentError(
+            f"the stored source text can't be read at {'.'.join(map(str, first['loc']))}: {first['msg']}",
+            "it was written by another release; use that release, or apply again after a rebuild",
+        ) from None
+    return Loaded(project, ProjectFiles(project.root, {}))

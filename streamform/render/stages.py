@@ -1,0 +1,103 @@
+"""What apply would do, and what approval it needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamform.diff.model import Classification
+from streamform.lifecycle.situation import UnitPlan
+from streamform.lifecycle.stages import Consequence, Stage, Staging
+
+if TYPE_CHECKING:
+    from streamform.api import ApprovalView, PlanResult
+
+FLINK_NOTE = (
+    "note: the flink backend does not carry state across a changed query; on this target the action is a rebuild, "
+    "and the classification tells you what a rebuild costs"
+)
+
+
+def render_stages(result: PlanResult) -> str:
+    """Each unit's stages, consequences and approval; nothing where nothing would happen."""
+    if result.situation is None:
+        return ""
+    blocks = [_unit(unit, result.approvals[unit.name], result) for unit in result.situation.units if unit.staging.stages]
+    return "\n".join(["", *blocks]) if blocks else "\nnothing to do\n"
+
+
+def plan_notes(result: PlanResult) -> str:
+    """What the target's backend makes of the verdict, where it is above SAFE."""
+    if result.backend != "flink" or result.diff.verdict == Classification.SAFE:
+        return ""
+    return FLINK_NOTE + "\n"
+
+
+def _unit(unit: UnitPlan, approval: ApprovalView, result: PlanResult) -> str:
+    lines = [f"unit {unit.name} ({', '.join(unit.models)})"]
+    lines += [f"  {number}. {stage.text}" for number, stage in enumerate(unit.staging.stages, 1)]
+    lines += [f"  consequence: {c.text}" for c in unit.staging.consequences]
+    if unit.staging.requires > unit.diff.verdict:
+        lines.append(f"  these stages require {unit.staging.requires.text}")
+    if approval.required:
+        lines.append(f"  approval: {_approval(approval)}, plan id {unit.plan_id}")
+    return "\n".join(lines) + "\n"
+
+
+def _approval(approval: ApprovalView) -> str:
+    return "needed" if approval.status in (None, "pending") else str(approval.status)
+
+
+def approve_command(plan_id: str, acknowledge: str | None, project_dir: str = ".") -> str:
+    """The exact line that approves a plan."""
+    folder = "" if project_dir == "." else f" --project {_quoted(project_dir)}"
+    words = f' --acknowledge "{acknowledge}"' if acknowledge else ""
+    return f'streamform approve {plan_id}{folder} --reason "..."{words}'
+
+
+def _quoted(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)
+
+
+def units_document(result: PlanResult) -> list[dict[str, Any]]:
+    """The `units` key of `plan --json`."""
+    if result.situation is None:
+        return []
+    return [
+        {
+            "name": unit.name,
+            "models": list(unit.models),
+            "plan_id": unit.plan_id,
+            "verdict": unit.diff.verdict.text,
+            "requires": unit.staging.requires.text,
+            "stages": stage_documents(unit.staging.stages),
+            "consequences": consequence_documents(unit.staging.consequences),
+            "approval": approval_document(result.approvals[unit.name]),
+        }
+        for unit in result.situation.units
+    ]
+
+
+def stage_documents(stages: tuple[Stage, ...]) -> list[dict[str, Any]]:
+    """Each stage with its facts."""
+    return [{"kind": stage.kind, "text": stage.text, **dict(stage.facts)} for stage in stages]
+
+
+def consequence_documents(consequences: tuple[Consequence, ...]) -> list[dict[str, Any]]:
+    """Each consequence."""
+    return [{"kind": c.kind, "subject": c.subject, "text": c.text} for c in consequences]
+
+
+def approval_document(approval: ApprovalView) -> dict[str, Any]:
+    """Whether an approval is needed, and what it is worth now."""
+    return {"required": approval.required, "status": approval.status, "acknowledge": approval.acknowledge}
+
+
+def consequences_markdown(staging: Staging) -> str:
+    """Stages and consequences as lists."""
+    lines = [f"{number}. {stage.text}" for number, stage in enumerate(staging.stages, 1)]
+    return "\n".join([*lines, "", *(f"- **{c.kind}** {c.text}" for c in staging.consequences)]).strip()
+
+
+__all__ = ["approve_command", "consequences_markdown", "plan_notes", "render_stages", "units_document"]

@@ -1,0 +1,1 @@
+"""The operators that the simulator and the embedded backend both run."""

@@ -1,0 +1,211 @@
+"""A dataflow: the operators of a plan, wired, with their clocks. Push events in, take changelog records out.
+
+A batch and the same events one by one give the same changelog: a batch is cut exactly where the watermark reaches a
+deadline of some keyed node downstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from decimal import localcontext
+
+from streamform.errors import DataError
+from streamform.plan.nodes import AggregateSpec, Node, Plan, SourceSpec
+from streamform.runtime.operators import (
+    AggregateOperator,
+    Batch,
+    Operator,
+    Rejected,
+    SourceOperator,
+    WindowOperator,
+    build_operator,
+    memory_store,
+)
+from streamform.runtime.records import INSERT, Change
+from streamform.runtime.state import StateStore
+from streamform.values.rows import EXACT, Row
+
+
+@dataclass(slots=True)
+class SourceCounts:
+    """What happened to a source's events."""
+
+    delivered: int = 0
+    late: int = 0
+    quarantined: int = 0
+
+
+@dataclass(slots=True)
+class Drained:
+    """What came out since the last drain."""
+
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    """Records by sink node."""
+    late: dict[str, list[Row]] = field(default_factory=dict)
+    """Dropped late events by source node, in delivery order."""
+    quarantined: dict[str, list[Rejected]] = field(default_factory=dict)
+    """Events that broke a contract, by source node, in delivery order."""
+
+
+class Dataflow:
+    """The running form of a plan. Not safe for use by several threads."""
+
+    def __init__(self, plan: Plan, store: Callable[[Node], StateStore] = memory_store, *, emit_unchanged: bool = False) -> None:
+        self.plan = plan
+        self.lane = any(isinstance(n.spec, AggregateSpec) and n.spec.retention_ms is not None for n in plan.nodes)
+        self.sources: dict[str, SourceOperator] = {}
+        self.operators: dict[str, Operator | None] = {}
+        self.readers: dict[str, list[str]] = {node.id: [] for node in plan.nodes}
+        self.counts: dict[str, SourceCounts] = {}
+        self.drained = Drained()
+        for node in plan.nodes:
+            for name in node.inputs:
+                self.readers[name].append(node.id)
+            if isinstance(node.spec, SourceSpec):
+                self.sources[node.id] = SourceOperator(node)
+                self.counts[node.id] = SourceCounts()
+            else:
+                operator = build_operator(node, plan.inputs_of(node), store, lane=self.lane, emit_unchanged=emit_unchanged)
+                self.operators[node.id] = operator
+        self.timed = {name: self._timed_below(name) for name in self.sources}
+        self.feeders = {node.id: [u.id for u in plan.upstream(node) if u.id in self.sources] for node in plan.nodes}
+
+    def _timed_below(self, source: str) -> list[str]:
+        """Keyed nodes downstream of a source that the watermark concerns, in plan order."""
+        below = {source}
+        for node in self.plan.nodes:
+            if below & set(node.inputs):
+                below.add(node.id)
+        operators = [(n.id, self.operators.get(n.id)) for n in self.plan.nodes if n.id in below]
+        return [
+            name
+            for name, op in operators
+            if isinstance(op, WindowOperator) or (isinstance(op, AggregateOperator) and op.retention_ms is not None)
+        ]
+
+    def source_nodes(self, source: str) -> list[str]:
+        """The source nodes that read a declared source; each model that reads it has its own."""
+        return [n.id for n in self.plan.nodes if isinstance(n.spec, SourceSpec) and n.spec.source.name == source]
+
+    def push(self, node_id: str, rows: list[Row], first: int = 1) -> None:
+        """Deliver events to a source node, in order. `first` numbers the first of them in messages."""
+        source = self.sources[node_id]
+        with localcontext(EXACT):
+            if source.clock is None and not source.contracts:
+                self.counts[node_id].delivered += len(rows)
+                self._deliver(node_id, [(*row, None) for row in rows] if self.lane else rows)
+            else:
+                self._push_checked(source, rows, first)
+
+    def _push_checked(self, source: SourceOperator, rows: list[Row], first: int) -> None:
+        """Events of a source with a clock or contracts: judge each, and cut the batch where a deadline is reached."""
+        node_id, clock, time = source.node.id, source.clock, source.time
+        counts, pending = self.counts[node_id], []
+        deadline = self._deadline(node_id)
+        keyed = [self._timed(name) for name in self.timed[node_id]]
+        for number, row in enumerate(rows, first):
+            contract = source.broken(row) if source.contracts else None
+            event_ms = None if time is None else row[time]
+            if contract is not None:
+                counts.quarantined += 1
+                self.drained.quarantined.setdefault(node_id, []).append(Rejected(row, contract))
+            if clock is None:
+                if contract is None:
+                    pending.append((*row, None) if self.lane else row)
+                continue
+            if event_ms is None:
+                if contract is None:
+                    raise self._timeless(source, number)
+                continue
+            assert isinstance(event_ms, int)
+            before = clock.watermark_ms
+            late = clock.observe(event_ms)
+            if contract is None and late and clock.declared.late == "drop":
+                counts.late += 1
+                self.drained.late.setdefault(node_id, []).append(row)
+            elif contract is None:
+                pending.append((*row, event_ms) if self.lane else row)
+                for operator in keyed:
+                    earliest = operator.earliest(event_ms)
+                    if earliest is not None and (deadline is None or earliest < deadline):
+                        deadline = earliest
+            if clock.watermark_ms > before and deadline is not None and clock.watermark_ms >= deadline:
+                counts.delivered += len(pending)
+                self._deliver(node_id, pending)
+                pending = []
+                self._advance(node_id)
+                deadline = self._deadline(node_id)
+        counts.delivered += len(pending)
+        self._deliver(node_id, pending)
+
+    def _timeless(self, source: SourceOperator, number: int) -> DataError:
+        spec = source.node.spec
+        assert isinstance(spec, SourceSpec)
+        column = spec.source.event_time
+        return DataError(
+            f"event {number} has no `{column}`; source `{spec.source.name}` orders events by it",
+            f"give the event a time, or quarantine such events with a contract: not_null: [{column}]",
+        )
+
+    def watermark(self, node_id: str, watermark_ms: int) -> None:
+        """Advance a source's watermark explicitly; one that is behind has no effect."""
+        clock = self.sources[node_id].clock
+        if clock is not None and clock.advance(watermark_ms):
+            with localcontext(EXACT):
+                self._advance(node_id)
+
+    def watermark_of(self, node_id: str) -> int:
+        """How far event time has come at a node: the slowest of the sources that feed it."""
+        feeders = self.feeders[node_id] or [node_id]
+        return min(self.sources[name].watermark_ms for name in feeders)
+
+    def drain(self) -> Drained:
+        """Everything that came out since the last call."""
+        result, self.drained = self.drained, Drained()
+        return result
+
+    def _timed(self, name: str) -> AggregateOperator | WindowOperator:
+        operator = self.operators[name]
+        assert isinstance(operator, (AggregateOperator, WindowOperator))
+        return operator
+
+    def _deadline(self, node_id: str) -> int | None:
+        deadlines = [d for name in self.timed[node_id] if (d := self._timed(name).next_deadline()) is not None]
+        return min(deadlines, default=None)
+
+    def _advance(self, node_id: str) -> None:
+        """Let every keyed node downstream see the new watermark, upstream ones first."""
+        for name in self.timed[node_id]:
+            emitted = self._timed(name).advance(self.watermark_of(name))
+            if emitted:
+                self._deliver(name, emitted)
+
+    def _deliver(self, node_id: str, batch: Batch) -> None:
+        """Hand a batch to every reader of a node, depth first."""
+        if not batch:
+            return
+        for reader in self.readers[node_id]:
+            operator = self.operators[reader]
+            if operator is None:
+                self._collect(reader, node_id, batch)
+                self._deliver(reader, batch)
+            else:
+                self._deliver(reader, operator.process(batch))
+
+    def _collect(self, sink: str, below: str, batch: Batch) -> None:
+        """Keep what a sink shows, without the hidden event time."""
+        out = self.drained.changes.setdefault(sink, [])
+        if not self.plan.by_id[below].changelog.is_updating:
+            out.extend([(INSERT, row[:-1], None) for row in batch] if self.lane else [(INSERT, row, None) for row in batch])
+        elif self.lane:
+            out.extend((op, row[:-1], None if before is None else before[:-1]) for op, row, before in batch)
+        else:
+            out.extend(batch)
+
+
+def run_events(dataflow: Dataflow, node_id: str, events: Iterable[Row]) -> Drained:
+    """Push events one by one and return what came out; for tests and small inputs."""
+    for event in events:
+        dataflow.push(node_id, [event])
+    return dataflow.drain()

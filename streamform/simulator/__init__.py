@@ -1,0 +1,1 @@
+"""The deterministic simulator: fixtures through the operators of runtime/."""

@@ -1,0 +1,202 @@
+"""Typed expressions and relations: what a query means once every name and type is resolved.
+
+An expression renders to the canonical text that definitions and digests are made of: operators fully parenthesised,
+names without qualifiers, literals in one spelling. Equal texts compute the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from streamform.values.rows import Column, Schema, Value, render_decimal
+from streamform.values.types import DataType
+
+if TYPE_CHECKING:
+    from streamform.sql.functions import Function
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRef:
+    """A column of the relation below."""
+
+    name: str
+    type: DataType
+    qualifier: str = field(default="", compare=False)
+    """The alias it was found under; only unnamed outputs show it."""
+    sum_digits: int = field(default=0, compare=False)
+    """For the result of SUM over a decimal: the digits that a quotient's type counts; 0 elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant. A number with a point or an exponent is float64 whose exact text is kept as a Decimal."""
+
+    value: Value
+    type: DataType
+    exact: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operator or function applied to operands.
+
+    `operands` are the types that the operands are converted to before the function computes; the conversion is part
+    of the function's typing and is not shown.
+    """
+
+    function: Function
+    args: tuple[Expression, ...]
+    operands: tuple[DataType, ...]
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """An explicit CAST."""
+
+    operand: Expression
+    type: DataType
+
+
+Expression = ColumnRef | Literal | Call | Cast
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """One accumulator: an aggregate function over an expression, or over whole rows when `argument` is None."""
+
+    function: str
+    argument: Expression | None
+    type: DataType
+
+    @property
+    def name(self) -> str:
+        """The accumulator's column name: `sum(amount)`, `count(*)`."""
+        return f"{self.function}({'*' if self.argument is None else render_expression(self.argument)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One item of a projection."""
+
+    expression: Expression
+    name: str
+
+    def __str__(self) -> str:
+        text = render_expression(self.expression)
+        return text if isinstance(self.expression, ColumnRef) and text == self.name else f"{text} AS {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceScan:
+    """Every event of a source."""
+
+    source: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScan:
+    """The changelog of another model."""
+
+    model: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows for which the predicate is true."""
+
+    input: Relation
+    predicate: Expression
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """Each row's outputs."""
+
+    input: Relation
+    outputs: tuple[Output, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Column(o.name, o.expression.type) for o in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """One row a group: its key columns, the window's bounds when `windowed`, and its aggregates."""
+
+    input: Relation
+    keys: tuple[ColumnRef, ...]
+    calls: tuple[AggregateCall, ...]
+    windowed: bool
+    schema: Schema
+
+
+Relation = SourceScan | ModelScan | Selection | Projection | Grouping
+
+
+def render_expression(expression: Expression) -> str:
+    """The canonical text."""
+    if isinstance(expression, ColumnRef):
+        return expression.name
+    if isinstance(expression, Literal):
+        return render_literal(expression)
+    if isinstance(expression, Cast):
+        return f"CAST({render_expression(expression.operand)} AS {expression.type})"
+    return expression.function.render.format(*(_render_operand(expression, arg) for arg in expression.args))
+
+
+def _render_operand(call: Call, arg: Expression) -> str:
+    """An operand's text. A whole number written as 2.0 keeps its point where it alone makes the operation float."""
+    text = render_expression(arg)
+    if not (isinstance(arg, Literal) and arg.exact is not None and text.lstrip("-").isdecimal()):
+        return text
+    others = [other for other in call.args if other is not arg]
+    typed_by_it = call.type.kind == "float64" and not any(o.type.kind == "float64" and not _is_point_literal(o) for o in others)
+    return f"{text}.0" if typed_by_it else text
+
+
+def _is_point_literal(expression: Expression) -> bool:
+    return isinstance(expression, Literal) and expression.exact is not None
+
+
+def render_literal(literal: Literal) -> str:
+    """A constant's text: 'it''s', true, NULL, 1.5, and plain digits whatever exponent was written."""
+    value = literal.value
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return render_decimal(Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
+
+
+def children(expression: Expression) -> tuple[Expression, ...]:
+    """The operands of an expression."""
+    if isinstance(expression, Call):
+        return expression.args
+    return (expression.operand,) if isinstance(expression, Cast) else ()
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """The expression and everything below it, outermost first."""
+    pending = [expression]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(reversed(children(current)))
+
+
+def columns_of(expression: Expression) -> set[str]:
+    """The names of the columns that the expression reads."""
+    return {part.name for part in walk(expression) if isinstance(part, ColumnRef)}

@@ -1,0 +1,76 @@
+"""What the SQL of a model can't contain, by name, with what to write instead."""
+
+from __future__ import annotations
+
+CLAUSES: dict[str, tuple[str, str]] = {
+    "joins": ("a join", "join downstream of the sinks, or declare the joined data as one source"),
+    "laterals": ("LATERAL", "write the expression in the select list"),
+    "distinct": ("DISTINCT", "group by the columns instead"),
+    "order": ("ORDER BY", "a changelog has no final order; sort where it is read"),
+    "limit": ("LIMIT", "a changelog has no end; filter with WHERE"),
+    "offset": ("OFFSET", "a changelog has no end; filter with WHERE"),
+    "qualify": ("QUALIFY", "filter with WHERE or HAVING"),
+    "windows": ("WINDOW", "declare window: in streamform.yml"),
+    "into": ("INTO", "declare a sink in streamform.yml"),
+    "sample": ("TABLESAMPLE", "filter with WHERE"),
+    "pivots": ("PIVOT", "write one aggregate for each value"),
+    "locks": ("FOR UPDATE", "remove it"),
+    "connect": ("CONNECT BY", "write the steps as models"),
+    "cluster": ("CLUSTER BY", "remove it"),
+    "distribute": ("DISTRIBUTE BY", "remove it"),
+    "sort": ("SORT BY", "remove it"),
+    "match": ("MATCH_RECOGNIZE", "write the steps as models"),
+    "prewhere": ("PREWHERE", "use WHERE"),
+    "hint": ("a hint", "declare retention and parallelism in streamform.yml"),
+    "kind": ("SELECT AS", "name the outputs with AS"),
+}
+"""Arguments of a SELECT that have no meaning here."""
+
+EXPRESSIONS: dict[str, tuple[str, str]] = {
+    "Window": ("a window function", "group by the columns, or declare window: in streamform.yml"),
+    "Case": ("CASE", "write one model for each branch"),
+    "In": ("IN", "compare with = and OR"),
+    "Between": ("BETWEEN", "compare with >= and <="),
+    "Like": ("LIKE", "compare with ="),
+    "ILike": ("ILIKE", "compare with ="),
+    "Mod": ("the operator %", "compute it where it is read"),
+    "DPipe": ("the operator ||", "concatenate where it is read"),
+    "TryCast": ("TRY_CAST", "use CAST"),
+    "Filter": ("FILTER inside an aggregate", "filter in WHERE, or in a model of its own"),
+    "Subquery": ("a subquery as a value", "write the subquery as a model"),
+    "Select": ("a subquery as a value", "write the subquery as a model"),
+    "Exists": ("EXISTS", "write the subquery as a model"),
+    "Interval": ("INTERVAL", "write the bound as a timestamp"),
+    "Star": ("* here", "use * alone in the select list or in COUNT(*)"),
+    "NullSafeEQ": ("IS NOT DISTINCT FROM", "compare with = and test IS NULL"),
+    "NullSafeNEQ": ("IS DISTINCT FROM", "compare with <> and test IS NULL"),
+    "Placeholder": ("a placeholder", "write the value"),
+    "Parameter": ("a parameter", "write the value"),
+    "Struct": ("braces", "templates are not rendered; write plain SQL"),
+    "Array": ("an array", "write one column for each element"),
+    "Bracket": ("an index", "write one column for each element"),
+    "Tuple": ("a row value", "compare the columns one by one"),
+    "Dot": ("a nested field", "declare the field as a column of the source"),
+}
+"""Expressions that are recognised and refused."""
+
+_CLOCK = "its result depends on when it runs, so a replay would give other rows; use an event's own time"
+
+_RANDOM = "its result differs from run to run, so a replay would give other rows"
+
+FUNCTIONS_REFUSED: dict[str, str] = {
+    "NOW": _CLOCK,
+    "CURRENT_TIMESTAMP": _CLOCK,
+    "CURRENT_DATE": _CLOCK,
+    "CURRENT_TIME": _CLOCK,
+    "LOCALTIME": _CLOCK,
+    "LOCALTIMESTAMP": _CLOCK,
+    "PROCTIME": _CLOCK,
+    "UNIX_TIMESTAMP": _CLOCK,
+    "RAND": _RANDOM,
+    "RANDOM": _RANDOM,
+    "UUID": _RANDOM,
+    "GEN_RANDOM_UUID": _RANDOM,
+    "RAND_INTEGER": _RANDOM,
+}
+"""Functions that are refused for a reason of their own."""

@@ -1,0 +1,1 @@
+"""Logical types, rows and instants: what a value is, before any SQL or any file is involved."""

@@ -1,0 +1,1 @@
+"""Dagster assets, approvals and sensors for streamform."""
