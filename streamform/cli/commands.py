@@ -16,6 +16,7 @@ from streamform.render.problems import render_diagnostics
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import DecisionWord
     from streamform.lifecycle.ports import Progress
+    from streamform.results import ApplyResult, PlanResult
 
 EXIT_BY_OUTCOME = {"applied": 0, "unchanged": 0, "blocked": 1, "failed": 1}
 
@@ -144,7 +145,7 @@ def plan(arguments: Namespace) -> int:
     return 0 if result.diff.verdict.can_continue else 1
 
 
-def plan_text(result: api.PlanResult) -> str:
+def plan_text(result: PlanResult) -> str:
     """The diff, the note about Flink, and what apply would do."""
     from streamform.render.diff import render_diff
     from streamform.render.stages import plan_notes, render_stages
@@ -168,7 +169,7 @@ def apply(arguments: Namespace) -> int:
     """Apply."""
     from streamform.render.apply import apply_document, render_apply
 
-    def on_plan(result: api.PlanResult) -> None:
+    def on_plan(result: PlanResult) -> None:
         if not arguments.json and not result.diff.is_empty:
             write(plan_text(result) + "\n")
             sys.stdout.flush()
@@ -181,16 +182,21 @@ def apply(arguments: Namespace) -> int:
 
 
 def run(arguments: Namespace) -> int:
-    """Apply, then go on."""
+    """Apply, then go on until interrupted."""
+    import signal
+    import threading
+
     from streamform.render.apply import render_apply
 
-    result = api.run(
-        folder(arguments),
-        target=arguments.target,
-        by=user(),
-        progress=progress_printer(),
-        on_applied=lambda applied: write(render_apply(applied, arguments.project)),
-    )
+    stop = threading.Event()
+
+    def on_applied(applied: ApplyResult) -> None:
+        write(render_apply(applied, arguments.project))
+        sys.stdout.flush()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+
+    result = api.run(folder(arguments), target=arguments.target, by=user(), stop=stop, progress=progress_printer(), on_applied=on_applied)
     return EXIT_BY_OUTCOME[result.outcome]
 
 

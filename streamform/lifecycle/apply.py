@@ -15,7 +15,7 @@ from streamform.errors import DataError, Refused, StreamformError
 from streamform.identity.record import AppliedRecord
 from streamform.lifecycle.deployed import NOTHING, Deployed, read_deployed, with_unit
 from streamform.lifecycle.gate import Open
-from streamform.lifecycle.journal import Action, Attempt, Outcome, RunningState, StageEntry
+from streamform.lifecycle.journal import Action, Attempt, Outcome, RunningState, StageEntry, attempt_digest
 from streamform.lifecycle.ports import Backend, Clock, DesiredUnit, Progress, RunningUnit, StageContext
 from streamform.lifecycle.situation import UnitPlan
 from streamform.lifecycle.stages import Stage
@@ -23,7 +23,9 @@ from streamform.lifecycle.store import Store
 from streamform.project.model import Project, Target
 from streamform.values.instants import render_instant
 
-UnitOutcome = Literal["applied", "unchanged", "failed", "removed", "stopped"]
+UnitOutcomeWord = Literal["applied", "unchanged", "failed", "removed", "stopped"]
+
+_CLOSED: dict[Action, Outcome] = {"apply": "applied", "stop": "stopped", "discard": "stopped", "remove": "removed", "adopt": "applied"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class UnitResult:
     plan_id: str
     verdict: str
     requires: str
-    outcome: UnitOutcome
+    outcome: UnitOutcomeWord
     job_id: str | None = None
     stages: tuple[str, ...] = ()
     facts: Mapping[str, Any] | None = None
@@ -53,62 +55,64 @@ class Applier:
     clock: Clock
     by: str
     progress: Callable[[Progress], None]
-    sources: Callable[[DesiredUnit], Mapping[str, Any]]
+    source_text: Callable[[DesiredUnit], Mapping[str, Any]]
     """The source text that is kept beside a unit's artifact."""
-    rebuild_unit: Callable[[str, Attempt], DesiredUnit | None]
-    """The unit of an attempt, compiled from its stored artifact."""
+    stored_unit: Callable[[str, Attempt], DesiredUnit]
+    """The unit of an attempt, compiled from its artifact."""
 
-    def apply(self, plan: UnitPlan, decision: Open) -> UnitResult:
-        """Bring one unit to its desired plan. `decision` must be for exactly this plan."""
+    def apply(self, plan: UnitPlan, decision: Open, action: Action = "apply") -> UnitResult:
+        """Carry out the stages of one unit's plan. `decision` must be for exactly this plan."""
         assert decision.plan_id == plan.plan_id, "a decision for another plan"
         if not plan.staging.changes:
             return self.catch_up(plan)
-        attempt = self.begin(plan, decision, "remove" if plan.unit is None else "apply")
-        return self.walk(attempt, plan.unit)
+        action = "remove" if plan.unit is None and action == "apply" else action
+        unit = plan.unit if action == "apply" else None
+        return self.walk(self.begin(plan, unit, decision, action), unit)
 
     def catch_up(self, plan: UnitPlan) -> UnitResult:
         """Nothing differs: consume what is new, where that is the backend's way. No entry is written."""
-        results: dict[str, Any] = {}
-        for stage in plan.staging.stages:
-            context = self.context(
-                plan.name, plan.unit, plan.running, plan.replaced, plan.carry, plan.sequence, "", None, {}, {}, lambda facts: None
-            )
-            results[stage.kind] = dict(self.backend.execute(stage, context))
+        context = self.idle_context(plan)
+        results: dict[str, Any] = {stage.kind: dict(self.backend.execute(stage, context)) for stage in plan.staging.stages}
         job = plan.running.job_id if plan.running else None
-        return UnitResult(
-            plan.name, plan.plan_id, plan.diff.verdict.text, plan.staging.requires.text, "unchanged", job, tuple(results), results
-        )
+        verdict, requires = plan.diff.verdict.text, plan.staging.requires.text
+        return UnitResult(plan.name, plan.plan_id, verdict, requires, "unchanged", job, tuple(results), results)
 
-    def begin(self, plan: UnitPlan, decision: Open, action: Action) -> Attempt:
+    def begin(self, plan: UnitPlan, unit: DesiredUnit | None, decision: Open, action: Action) -> Attempt:
         """Write the attempt's intent; in the same write its approvals are consumed."""
-        artifact = None if plan.unit is None else self.store.write_artifact(plan.unit, self.sources(plan.unit))
         newest = self.store.newest(plan.name)
         attempt = Attempt(
-            plan.name,
-            self.target.name,
-            plan.sequence + 1,
-            plan.previous,
-            uuid.uuid4().hex[:12],
-            action,
-            self.by,
-            self.clock.now_ms(),
-            plan.plan_id,
-            plan.diff.verdict.text,
-            plan.staging.requires.text,
-            artifact,
-            plan.models,
-            dict(plan.carry),
-            tuple(unit.name for unit in plan.replaced),
-            tuple(asdict(entry) for entry in decision.approvals),
-            tuple(StageEntry(stage.kind, dict(stage.facts)) for stage in plan.staging.stages),
+            unit=plan.name,
+            target=self.target.name,
+            sequence=plan.sequence + 1,
+            previous=plan.previous,
+            attempt=uuid.uuid4().hex[:12],
+            action=action,
+            by=self.by,
+            started_at_ms=self.clock.now_ms(),
+            plan_id=plan.plan_id,
+            verdict=plan.diff.verdict.text,
+            requires=plan.staging.requires.text,
+            artifact=None if unit is None else self.store.write_artifact(unit, self.source_text(unit)),
+            models=plan.models,
+            carry=dict(plan.carry),
+            replaces=tuple(replaced.name for replaced in plan.replaced),
+            approvals=tuple(asdict(entry) for entry in decision.approvals),
+            stages=tuple(StageEntry(stage.kind, dict(stage.facts)) for stage in plan.staging.stages),
             running=newest.running if newest is not None else None,
         )
         return self.store.write_attempt(attempt, replaces=None)
 
     def resume(self, attempt: Attempt) -> UnitResult:
         """Go on with an attempt that was cut off."""
-        unit = None if attempt.artifact is None else self.rebuild_unit(attempt.artifact, attempt)
-        return self.walk(attempt, unit)
+        return self.walk(attempt, self.unit_of(attempt))
+
+    def unit_of(self, attempt: Attempt) -> DesiredUnit | None:
+        """The unit that an attempt deploys, None for one that ends something."""
+        return None if attempt.artifact is None else self.stored_unit(attempt.artifact, attempt)
+
+    def abandon(self, attempt: Attempt, why: str) -> None:
+        """Close an attempt that had not acted yet."""
+        self.write(attempt, replace(attempt, outcome="failed", problem=why, finished_at_ms=self.clock.now_ms()))
 
     def walk(self, attempt: Attempt, unit: DesiredUnit | None) -> UnitResult:
         """Carry out every stage that is not done, then close the attempt."""
@@ -117,199 +121,140 @@ class Applier:
             entry = attempt.stages[index]
             if entry.state == "waiting":
                 attempt = self.write(attempt, attempt.with_stage(index, replace(entry, state="begun", begun_at_ms=self.clock.now_ms())))
+            if entry.kind == "write-record":
+                attempt = self.write_record(attempt, index, unit, deployed)
+                continue
             try:
-                attempt = self.stage(attempt, index, unit, deployed)
+                attempt = self.execute(attempt, index, unit, deployed)
             except (Refused, DataError) as error:
                 return self.failed(attempt, unit, deployed, error)
         return self.closed(attempt)
 
-    def stage(self, attempt: Attempt, index: int, unit: DesiredUnit | None, deployed: Deployed) -> Attempt:
-        entry = attempt.stages[index]
-        stage = Stage(entry.kind, entry.kind, tuple(entry.facts.items()))  # type: ignore[arg-type]
-        if stage.kind == "write-record":
-            return self.write_record(attempt, index, unit, deployed)
-        holder = [attempt]
+    def execute(self, attempt: Attempt, index: int, unit: DesiredUnit | None, deployed: Deployed) -> Attempt:
+        """Carry out one stage; what it wants remembered is written before it acts."""
+        current = [attempt]
 
         def remember(facts: Mapping[str, Any]) -> None:
-            current = holder[0].stages[index]
-            holder[0] = self.write(holder[0], holder[0].with_stage(index, replace(current, remembered={**current.remembered, **facts})))
+            entry = current[0].stages[index]
+            wider = replace(entry, remembered={**entry.remembered, **facts})
+            current[0] = self.write(current[0], current[0].with_stage(index, wider))
 
-        running = deployed.units.get(attempt.unit)
-        replaced = tuple(deployed.units[name] for name in attempt.replaces if name in deployed.units)
-        done = {s.kind: s.result for s in attempt.stages if s.state == "done"}
-        context = self.context(
-            attempt.unit,
-            unit,
-            running,
-            replaced,
-            attempt.carry,
-            attempt.sequence,
-            attempt.attempt,
-            attempt.artifact,
-            done,
-            entry.remembered,
-            remember,
-        )
-        result = dict(self.backend.execute(stage, context))
-        current = holder[0].stages[index]
-        return self.write(holder[0], holder[0].with_stage(index, replace(current, state="done", result=result)))
+        context = replace(self.attempt_context(attempt, unit, deployed), remember=remember)
+        result = dict(self.backend.execute(stage_of(attempt.stages[index]), context))
+        entry = current[0].stages[index]
+        return self.write(current[0], current[0].with_stage(index, replace(entry, state="done", result=result)))
 
-    def context(
-        self,
-        name: str,
-        unit: DesiredUnit | None,
-        running: RunningUnit | None,
-        replaced: tuple[RunningUnit, ...],
-        carry: Mapping[str, str],
-        sequence: int,
-        attempt: str,
-        artifact: str | None,
-        done: Mapping[str, Mapping[str, Any]],
-        remembered: Mapping[str, Any],
-        remember: Callable[[Mapping[str, Any]], None],
-    ) -> StageContext:
+    def attempt_context(self, attempt: Attempt, unit: DesiredUnit | None, deployed: Deployed) -> StageContext:
+        """The context of the attempt's next stage, without a way to remember."""
+        index = attempt.next_stage
         return StageContext(
-            self.project,
-            self.target,
-            unit,
-            name,
-            running,
-            replaced,
-            carry,
-            sequence,
-            attempt,
-            artifact,
-            done,
-            self.progress,
-            remember,
-            remembered,
+            project=self.project,
+            target=self.target,
+            unit=unit,
+            unit_name=attempt.unit,
+            running=deployed.units.get(attempt.unit),
+            replaced=tuple(deployed.units[name] for name in attempt.replaces if name in deployed.units),
+            carry=attempt.carry,
+            sequence=attempt.sequence,
+            attempt=attempt.attempt,
+            artifact=attempt.artifact,
+            done=_results(attempt),
+            progress=self.progress,
+            remember=_forget,
+            remembered={} if index is None else attempt.stages[index].remembered,
+        )
+
+    def idle_context(self, plan: UnitPlan) -> StageContext:
+        """The context of a stage outside an attempt."""
+        return StageContext(
+            project=self.project,
+            target=self.target,
+            unit=plan.unit,
+            unit_name=plan.name,
+            running=plan.running,
+            replaced=plan.replaced,
+            carry=plan.carry,
+            sequence=plan.sequence,
+            attempt="",
+            artifact=None,
+            done={},
+            progress=self.progress,
+            remember=_forget,
+            remembered={},
         )
 
     def write_record(self, attempt: Attempt, index: int, unit: DesiredUnit | None, deployed: Deployed) -> Attempt:
         """Write the record with this unit as it is now, and what runs into the entry."""
-        running = None if unit is None else self.running_after(attempt, deployed)
-        digest = self.record(attempt, unit, running, deployed)
+        state = None if attempt.action == "remove" else running_after(attempt, deployed)
+        digest = self.record(attempt, unit, state, deployed)
         entry = replace(attempt.stages[index], state="done", result={"record_digest": digest})
-        return self.write(attempt, replace(attempt.with_stage(index, entry), running=running, record_digest=digest))
+        return self.write(attempt, replace(attempt.with_stage(index, entry), running=state, record_digest=digest))
 
-    def running_after(self, attempt: Attempt, deployed: Deployed) -> RunningState:
-        """What runs when every stage is done."""
-        results = {s.kind: s.result for s in attempt.stages if s.state == "done"}
+    def record(self, attempt: Attempt, unit: DesiredUnit | None, state: RunningState | None, deployed: Deployed) -> str:
+        """Replace the record; its digest."""
         before = deployed.units.get(attempt.unit)
-        submitted = results.get("submit", {})
-        assert attempt.artifact is not None
-        adopted = "adopt-job" in results and before is not None
-        job = before.job_id if adopted and before else submitted.get("job_id")
-        job_artifact = before.artifact if adopted and before and before.artifact else attempt.artifact
-        details: dict[str, Any] = dict(before.details) if adopted and before else {}
-        for result in results.values():
-            details |= result.get("details", {})
-        return RunningState(attempt.models, attempt.artifact, job_artifact, job, None, "applied", details)
-
-    def record(self, attempt: Attempt, unit: DesiredUnit | None, running: RunningState | None, deployed: Deployed) -> str:
-        new = None
-        if unit is not None and running is not None:
-            new = RunningUnit(
-                attempt.unit,
-                attempt.models,
-                unit.manifest,
-                unit.facts,
-                running.job_artifact,
-                running.job_id,
-                None,
-                running.status,
-                running.details,
-            )
-        after = with_unit(deployed, new, attempt.unit, attempt.replaces)
-        jobs = tuple(u.job_id for u in after.units.values() if u.job_id is not None and u.status == "applied")
+        now: RunningUnit | None = None
+        if state is not None and unit is not None:
+            now = RunningUnit(attempt.unit, attempt.models, unit.manifest, unit.facts, state.job_artifact, state.job_id)
+        elif state is not None and before is not None:
+            now = replace(before, job_id=state.job_id, savepoint=state.savepoint, status=state.status)
+        after = with_unit(deployed, now, attempt.unit, attempt.replaces)
         record = AppliedRecord(
-            self.target.name,
-            render_instant(self.clock.now_ms()).replace(".000Z", "Z"),
-            __version__,
-            self.target.backend,
-            jobs,
-            after.manifest or NOTHING,
+            target=self.target.name,
+            applied_at=render_instant(self.clock.now_ms()).replace(".000Z", "Z"),
+            streamform_version=__version__,
+            backend=self.target.backend,
+            jobs=running_jobs(after),
+            manifest=after.manifest or NOTHING,
             artifact_digest=attempt.artifact,
             attempt=attempt.attempt,
         )
         return self.store.write_record(record)
 
-    def closed(self, attempt: Attempt, outcome: Outcome | None = None) -> UnitResult:
-        """Close a complete attempt."""
-        words: dict[Action, Outcome] = {
-            "apply": "applied",
-            "stop": "stopped",
-            "discard": "stopped",
-            "remove": "removed",
-            "adopt": "applied",
-        }
-        final = outcome or words[attempt.action]
-        attempt = self.write(attempt, replace(attempt, outcome=final, finished_at_ms=self.clock.now_ms()))
+    def closed(self, attempt: Attempt) -> UnitResult:
+        """Close a complete attempt, and the chains of the units that it took over."""
+        attempt = self.write(attempt, replace(attempt, outcome=_CLOSED[attempt.action], finished_at_ms=self.clock.now_ms()))
         for name in attempt.replaces:
             self.close_replaced(name, attempt)
-        return self.result(attempt)
+        return result_of(attempt)
 
     def close_replaced(self, name: str, attempt: Attempt) -> None:
-        """End the chain of a unit that another one took over."""
+        """End the chain of a unit that another one took over; once ended nothing is written again."""
         newest = self.store.newest(name)
         if newest is None or newest.running is None:
             return
-        from streamform.lifecycle.journal import attempt_digest
-
-        entry = Attempt(
-            name,
-            self.target.name,
-            newest.sequence + 1,
-            attempt_digest(newest),
-            attempt.attempt,
-            "remove",
-            self.by,
-            self.clock.now_ms(),
-            attempt.plan_id,
-            attempt.verdict,
-            attempt.requires,
-            None,
-            (),
+        now = self.clock.now_ms()
+        ended = Attempt(
+            unit=name,
+            target=self.target.name,
+            sequence=newest.sequence + 1,
+            previous=attempt_digest(newest),
+            attempt=attempt.attempt,
+            action="remove",
+            by=self.by,
+            started_at_ms=now,
+            plan_id=attempt.plan_id,
+            verdict=attempt.verdict,
+            requires=attempt.requires,
+            artifact=None,
+            models=(),
             outcome="removed",
-            finished_at_ms=self.clock.now_ms(),
+            finished_at_ms=now,
         )
-        self.store.write_attempt(entry, replaces=None)
+        self.store.write_attempt(ended, replaces=None)
 
     def failed(self, attempt: Attempt, unit: DesiredUnit | None, deployed: Deployed, error: StreamformError) -> UnitResult:
         """Bring back what ran before where it was disturbed, and close the attempt as failed."""
-        index = attempt.next_stage
-        assert index is not None
-        entry = attempt.stages[index]
-        done = {s.kind: s.result for s in attempt.stages if s.state == "done"}
-        running = deployed.units.get(attempt.unit)
-        context = self.context(
-            attempt.unit,
-            unit,
-            running,
-            (),
-            attempt.carry,
-            attempt.sequence,
-            attempt.attempt,
-            attempt.artifact,
-            done,
-            entry.remembered,
-            lambda facts: None,
-        )
-        restored = self.backend.compensate(context, error)
-        state = attempt.running
+        restored = self.backend.compensate(self.attempt_context(attempt, unit, deployed), error)
+        state, text = attempt.running, error.message
         if restored is not None and state is not None:
+            details = {**state.details, **restored.get("details", {})}
             status = restored.get("status", "applied")
-            state = replace(
-                state,
-                job_id=restored.get("job_id"),
-                savepoint=restored.get("savepoint"),
-                status=status,
-                details={**state.details, **restored.get("details", {})},
-            )
+            state = replace(state, job_id=restored.get("job_id"), savepoint=restored.get("savepoint"), status=status, details=details)
+            text = f"{text}; {restored.get('text', 'what ran before runs again')}"
             self.rewrite_jobs(attempt, state, deployed)
-        text = error.message + (f"; {restored['text']}" if restored and "text" in restored else "")
-        attempt = self.write(attempt, replace(attempt, outcome="failed", problem=text, finished_at_ms=self.clock.now_ms(), running=state))
-        return self.result(attempt)
+        closed = replace(attempt, outcome="failed", problem=text, finished_at_ms=self.clock.now_ms(), running=state)
+        return result_of(self.write(attempt, closed))
 
     def rewrite_jobs(self, attempt: Attempt, state: RunningState, deployed: Deployed) -> None:
         """The record of what ran before, under the job that runs it again."""
@@ -317,31 +262,63 @@ class Applier:
         if before is None or deployed.record is None:
             return
         unit = replace(before, job_id=state.job_id, savepoint=state.savepoint, status=state.status, details=state.details)
-        after = with_unit(deployed, unit, attempt.unit)
-        jobs = tuple(u.job_id for u in after.units.values() if u.job_id is not None and u.status == "applied")
-        self.store.write_record(replace(deployed.record, jobs=jobs))
-
-    def abandon(self, attempt: Attempt, why: str) -> None:
-        """Close an attempt that had not acted yet."""
-        self.write(attempt, replace(attempt, outcome="failed", problem=why, finished_at_ms=self.clock.now_ms()))
+        self.store.write_record(replace(deployed.record, jobs=running_jobs(with_unit(deployed, unit, attempt.unit))))
 
     def write(self, before: Attempt, after: Attempt) -> Attempt:
+        """Replace an entry by its next form."""
         return self.store.write_attempt(after, replaces=before)
 
-    def result(self, attempt: Attempt) -> UnitResult:
-        """The result that an attempt's entry says."""
-        words: dict[str, UnitOutcome] = {"applied": "applied", "failed": "failed", "removed": "removed", "stopped": "stopped"}
-        results = {s.kind: dict(s.result) for s in attempt.stages if s.state == "done"}
-        job = attempt.running.job_id if attempt.running is not None else None
-        kinds = tuple(s.kind for s in attempt.stages if s.state == "done")
-        return UnitResult(
-            attempt.unit,
-            attempt.plan_id or "",
-            attempt.verdict,
-            attempt.requires,
-            words[attempt.outcome],
-            job,
-            kinds,
-            results,
-            attempt.problem,
-        )
+
+def _forget(facts: Mapping[str, Any]) -> None:
+    """Outside an attempt there is nothing to write into."""
+
+
+def _results(attempt: Attempt) -> dict[str, dict[str, Any]]:
+    return {stage.kind: dict(stage.result) for stage in attempt.stages if stage.state == "done"}
+
+
+def stage_of(entry: StageEntry) -> Stage:
+    """The stage that an entry of the journal holds."""
+    return Stage(entry.kind, entry.kind, tuple(entry.facts.items()))
+
+
+def running_after(attempt: Attempt, deployed: Deployed) -> RunningState:
+    """What runs when every stage of an attempt is done."""
+    results = _results(attempt)
+    if attempt.action in ("stop", "discard"):
+        assert attempt.running is not None, "only what was applied is stopped"
+        savepoint = results.get("stop-job", {}).get("savepoint")
+        return replace(attempt.running, job_id=None, savepoint=savepoint, status="stopped" if attempt.action == "stop" else "discarded")
+    assert attempt.artifact is not None, "an apply has an artifact"
+    before = deployed.units.get(attempt.unit)
+    details: dict[str, Any] = {}
+    for result in results.values():
+        details |= result.get("details", {})
+    if "adopt-job" in results and before is not None:
+        kept = {**before.details, **details}
+        return RunningState(attempt.models, attempt.artifact, before.artifact or attempt.artifact, before.job_id, details=kept)
+    job = results.get("submit", {}).get("job_id")
+    return RunningState(attempt.models, attempt.artifact, attempt.artifact, job, details=details)
+
+
+def running_jobs(deployed: Deployed) -> tuple[str, ...]:
+    """The jobs that the record names."""
+    return tuple(u.job_id for u in deployed.units.values() if u.job_id is not None and u.status == "applied")
+
+
+def result_of(attempt: Attempt) -> UnitResult:
+    """The result that a closed entry says."""
+    words: dict[Outcome, UnitOutcomeWord] = {"applied": "applied", "failed": "failed", "removed": "removed", "stopped": "stopped"}
+    job = attempt.running.job_id if attempt.running is not None else None
+    results = _results(attempt)
+    return UnitResult(
+        attempt.unit,
+        attempt.plan_id or "",
+        attempt.verdict,
+        attempt.requires,
+        words[attempt.outcome],
+        job,
+        tuple(results),
+        results,
+        attempt.problem,
+    )

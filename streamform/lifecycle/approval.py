@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from streamform.errors import Refused
 from streamform.identity.fingerprint import canonical_json, digest
 from streamform.project.model import Policy
 
@@ -140,3 +141,19 @@ def with_request(plan: PendingPlan, by: str, now_ms: int) -> PendingPlan:
     if any(request.by == by for request in plan.requests):
         return plan
     return replace(plan, requests=(*plan.requests, Request(by, now_ms)))
+
+
+def check_decision(plan: PendingPlan, decision: DecisionWord, reason: str, acknowledge: str | None) -> None:
+    """Refuse a decision that can't be taken about this plan. Raises: Refused with what to do instead."""
+    if not reason.strip():
+        raise Refused("a decision needs a reason", "pass --reason with a sentence")
+    if plan.consumed_by is not None:
+        raise Refused(f"plan {plan.plan_id} was applied already", "run `streamform plan` for what is pending now")
+    if plan.superseded_by is not None:
+        newer = plan.superseded_by
+        raise Refused(f"plan {plan.plan_id} is stale: {newer} was registered for unit `{plan.unit}` since", f"decide about {newer}")
+    if decision == "approve" and plan.acknowledge is not None and acknowledge != plan.acknowledge:
+        words = f'pass --acknowledge "{plan.acknowledge}"'
+        raise Refused(f"plan {plan.plan_id} requires {plan.requires}; an approval must acknowledge that in these words", words)
+    if decision == "revoke" and not any(entry.decision == "approve" for entry in plan.decisions):
+        raise Refused(f"plan {plan.plan_id} has no approval to revoke", "reject it instead")

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from streamform.errors import DocumentError
 from streamform.identity.fingerprint import canonical_json, digest
+from streamform.lifecycle.stages import StageKind
 
 ATTEMPT_VERSION = 1
 
@@ -24,7 +25,7 @@ StageState = Literal["waiting", "begun", "done"]
 class StageEntry:
     """A stage of an attempt: how far it came, what was written before acting, what it returned."""
 
-    kind: str
+    kind: StageKind
     facts: Mapping[str, Any] = field(default_factory=dict)
     state: StageState = "waiting"
     begun_at_ms: int | None = None

@@ -5,9 +5,10 @@ An adapter implements Documents (where everything is written down), Backend (whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Literal, Protocol
 
 from streamform.backends.base import Capabilities
@@ -165,6 +166,9 @@ class Backend(Protocol):
 
         Raises: JobFailed when the backend refused or lost it, Unreachable or OutcomeUnknown when that is not known.
         """
+
+    def follow(self, contexts: Sequence[StageContext], stop: Event) -> None:
+        """Go on consuming these units until `stop` is set, then checkpoint; only where units are no jobs."""
 
     def has_acted(self, stage: Stage, context: StageContext) -> bool:
         """Whether a stage that was begun and cut off has changed anything yet."""

@@ -169,7 +169,7 @@ class _Builder:
         if not isinstance(value, str):
             cause = "a key must be text; put it in quotes" if isinstance(node, yaml.ScalarNode) else "a key must be text"
             raise self.refuse("SF003", node, file=self.document.file, cause=cause)
-        if value == "<<" and not node.style:
+        if value == "<<" and isinstance(node, yaml.ScalarNode) and not node.style:
             raise self.refuse("SF003", node, file=self.document.file, cause="merge keys (<<) are not supported")
         return value
 

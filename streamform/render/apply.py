@@ -8,7 +8,7 @@ from streamform.identity.fingerprint import short
 from streamform.render.stages import approve_command
 
 if TYPE_CHECKING:
-    from streamform.api import ApplyResult, UnitOutcome
+    from streamform.results import ApplyResult, UnitOutcome
 
 APPLY_VERSION = 1
 

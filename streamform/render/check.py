@@ -10,7 +10,7 @@ from streamform.render.problems import diagnostic_document, render_diagnostics
 from streamform.render.words import columns, counted
 
 if TYPE_CHECKING:
-    from streamform.api import CheckReport
+    from streamform.results import CheckReport
 
 CHECK_VERSION = 1
 

@@ -10,7 +10,7 @@ from streamform.render.words import columns
 from streamform.values.instants import render_instant
 
 if TYPE_CHECKING:
-    from streamform.api import PendingView, StatusResult
+    from streamform.results import PendingView, StatusResult
 
 
 def _at(instant_ms: int | None) -> str | None:

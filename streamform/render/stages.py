@@ -9,7 +9,7 @@ from streamform.lifecycle.situation import UnitPlan
 from streamform.lifecycle.stages import Consequence, Stage, Staging
 
 if TYPE_CHECKING:
-    from streamform.api import ApprovalView, PlanResult
+    from streamform.results import ApprovalView, PlanResult
 
 FLINK_NOTE = (
     "note: the flink backend does not carry state across a changed query; on this target the action is a rebuild, "

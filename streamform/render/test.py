@@ -8,7 +8,7 @@ from streamform.render.words import counted
 from streamform.simulator.run import FixtureReport, ListedReport, Record, RowReport
 
 if TYPE_CHECKING:
-    from streamform.api import TestReport
+    from streamform.results import TestReport
 
 REPORT_VERSION = 1
 

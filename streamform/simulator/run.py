@@ -127,7 +127,7 @@ class _Simulation:
         late = self.listed(self.fixture.late, [(row, None) for row in self.out.late.get(self.source.id, [])], LATE)
         rejected: list[Rejected] = self.out.quarantined.get(self.source.id, [])
         quarantined = self.listed(self.fixture.quarantined, [(r.row, r.contract) for r in rejected], QUARANTINED)
-        passed = not any(r.problem for r in (*rows, *late, *quarantined))
+        passed = not any(row.problem for row in rows) and not any(item.problem for item in (*late, *quarantined))
         return FixtureReport(
             self.fixture.model,
             self.fixture.path,

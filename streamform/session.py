@@ -1,0 +1,198 @@
+"""A target that is open for one command: its store, its backend, the gate, and the units that a command is about.
+
+Part of the facade: api.py has the commands, this has what several of them share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streamform.adapters.clock import SystemClock
+from streamform.adapters.factory import open_backend, open_documents
+from streamform.codes import listed, suggest
+from streamform.errors import StoreError, UsageError
+from streamform.identity.manifest import build_manifest
+from streamform.lifecycle.apply import Applier, UnitResult, stage_of
+from streamform.lifecycle.approval import PendingPlan, Request, acknowledgement, status_of, with_request
+from streamform.lifecycle.deployed import Deployed, read_deployed
+from streamform.lifecycle.gate import GateInput, Shut, decide, needs_approval
+from streamform.lifecycle.journal import Action, Attempt
+from streamform.lifecycle.ports import Backend, DesiredUnit, Progress
+from streamform.lifecycle.situation import Situation, UnitPlan, assess
+from streamform.lifecycle.store import FACTS_FILE, PROJECT_FILE, STATEMENTS_FILE, Store, artifact_digest
+from streamform.plan.units import unit_sources
+from streamform.render.diff import diff_markdown
+from streamform.results import ApprovalView, UnitOutcome
+
+if TYPE_CHECKING:
+    from streamform.plan.compile import Compiled
+    from streamform.project.model import Policy, Project, Target
+
+
+def open_store(project_dir: Path, target: Target) -> Store:
+    """What is written down about a target."""
+    return Store(open_documents(project_dir, target), target.name)
+
+
+class Session:
+    """One target, open for one command."""
+
+    def __init__(self, project_dir: Path, compiled: Compiled, target: Target) -> None:
+        self.compiled, self.target = compiled, target
+        self.store = open_store(project_dir, target)
+        self.backend: Backend = open_backend(project_dir, compiled.project, target)
+        self.clock = SystemClock()
+
+    @property
+    def project(self) -> Project:
+        return self.compiled.project
+
+    def deployed(self) -> Deployed:
+        """The running side, as it is written down."""
+        return read_deployed(self.store)
+
+    def assess(self, *, observe: bool) -> Situation:
+        """The situation of every unit."""
+        return assess(self.compiled, self.target, self.deployed(), self.backend, self.store.documents.describe(), observe=observe)
+
+    def holder(self, action: str, by: str) -> dict[str, Any]:
+        """What the lock says about who holds it."""
+        return {"action": action, "by": by, "at_ms": self.clock.now_ms()}
+
+    def applier(self, by: str, progress: Callable[[Progress], None]) -> Applier:
+        """What carries out plans."""
+        return Applier(self.project, self.target, self.store, self.backend, self.clock, by, progress, self.source_text, self.stored_unit)
+
+    def source_text(self, unit: DesiredUnit) -> Mapping[str, Any]:
+        """The source text that is kept beside a unit's artifact."""
+        from streamform.project.serialize import project_part
+
+        return project_part(self.project, set(unit.models), unit_sources(unit.plan))
+
+    def stored_unit(self, artifact: str, attempt: Attempt) -> DesiredUnit:
+        """The unit of an attempt, compiled from its artifact. Raises: StoreError when this release compiles it to something else."""
+        from streamform.plan.compile import compile_project
+        from streamform.project.serialize import read_project_part
+
+        compiled = compile_project(read_project_part(self.store.read_artifact(artifact, PROJECT_FILE)))
+        manifest = build_manifest(compiled.plan)
+        if manifest.application_digest != self.store.artifact_manifest(artifact).application_digest:
+            raise StoreError(
+                f"the unfinished attempt {attempt.attempt} of unit `{attempt.unit}` compiles to something else in this release",
+                "finish it with the release that began it",
+            )
+        facts, statements = (self.store.read_artifact(artifact, name) for name in (FACTS_FILE, STATEMENTS_FILE))
+        return DesiredUnit(attempt.unit, attempt.models, compiled.plan, manifest, facts, tuple(statements))
+
+    # approvals
+
+    def pending(self, plan_id: str) -> PendingPlan | None:
+        """A registered plan, with the attempt that used its approval."""
+        return with_consumption(self.store, self.store.pending_plan(plan_id))
+
+    def approval_view(self, unit: UnitPlan, policy: Policy | None) -> ApprovalView:
+        """What the gate would say about a unit's plan now."""
+        required = needs_approval(unit.staging.requires, policy)
+        pending = self.pending(unit.plan_id)
+        status = status_of(pending, policy, self.clock.now_ms()) if pending is not None and policy is not None else None
+        return ApprovalView(required, status, acknowledgement(unit.staging.requires.text) if required else None)
+
+    def register(self, unit: UnitPlan, by: str) -> PendingPlan:
+        """Write down that a unit's plan waits for a decision; an older pending plan of the unit becomes stale."""
+        now = self.clock.now_ms()
+        for other in self.store.pending():
+            if other.unit == unit.name and other.plan_id != unit.plan_id and other.superseded_by is None:
+                self.store.write_pending(replace(other, superseded_by=unit.plan_id), replaces=other)
+        present = self.store.pending_plan(unit.plan_id)
+        if present is not None:
+            wanted = replace(with_request(present, by, now), superseded_by=None)
+            return present if wanted == present else self.store.write_pending(wanted, replaces=present)
+        requires = unit.staging.requires.text
+        fresh = PendingPlan(
+            unit.plan_id,
+            self.project.name,
+            self.target.name,
+            unit.name,
+            unit.diff.verdict.text,
+            requires,
+            acknowledgement(requires),
+            unit.subject,
+            diff_markdown(unit.diff),
+            now,
+            (Request(by, now),),
+        )
+        return self.store.write_pending(fresh, replaces=None)
+
+    # applying
+
+    def apply_unit(self, applier: Applier, unit: UnitPlan, policy: Policy | None, action: Action = "apply") -> UnitOutcome:
+        """Ask the gate, then carry the unit's plan out, or register it as waiting."""
+        question = GateInput(unit.plan_id, unit.staging.requires, policy, self.pending(unit.plan_id), self.clock.now_ms())
+        decision = decide(question)
+        verdict, requires = unit.diff.verdict.text, unit.staging.requires.text
+        if isinstance(decision, Shut):
+            registered = self.register(unit, applier.by)
+            return UnitOutcome(unit.name, unit.plan_id, verdict, requires, "blocked", None, decision.reason, registered.acknowledge, unit)
+        result = applier.apply(unit, decision, action)
+        return UnitOutcome(unit.name, unit.plan_id, verdict, requires, result.outcome, result, result.problem, None, unit)
+
+    def finish_open(self, applier: Applier) -> list[UnitOutcome]:
+        """Go on with attempts that were cut off; one that had not acted and is no longer wanted is closed instead."""
+        deployed = self.deployed()
+        unfinished = [attempt for name in deployed.newest if (attempt := deployed.open_attempt(name)) is not None]
+        if not unfinished:
+            return []
+        wanted = {unit.name: unit for unit in self.assess(observe=False).units}
+        outcomes: list[UnitOutcome] = []
+        for attempt in unfinished:
+            if self._is_idle(applier, attempt, wanted.get(attempt.unit), deployed):
+                applier.abandon(attempt, "cut off before it acted")
+                continue
+            outcomes.append(_outcome(applier.resume(attempt)))
+        return outcomes
+
+    def _is_idle(self, applier: Applier, attempt: Attempt, wanted: UnitPlan | None, deployed: Deployed) -> bool:
+        same = wanted is not None and wanted.unit is not None and artifact_digest(wanted.unit) == attempt.artifact
+        first = attempt.stages[0]
+        if same or first.state == "done":
+            return False
+        if first.state == "waiting":
+            return True
+        return not self.backend.has_acted(stage_of(first), applier.attempt_context(attempt, applier.unit_of(attempt), deployed))
+
+
+def _outcome(result: UnitResult) -> UnitOutcome:
+    return UnitOutcome(result.name, result.plan_id, result.verdict, result.requires, result.outcome, result, result.problem)
+
+
+@contextmanager
+def open_session(project_dir: Path, compiled: Compiled, target: Target) -> Iterator[Session]:
+    """A session that releases its backend at the end."""
+    session = Session(project_dir, compiled, target)
+    try:
+        yield session
+    finally:
+        session.backend.close()
+
+
+def with_consumption(store: Store, plan: PendingPlan | None) -> PendingPlan | None:
+    """The pending plan with the attempt that used it, which the journal knows."""
+    if plan is None:
+        return None
+    used = next((a.attempt for a in store.attempts(plan.unit) if a.plan_id == plan.plan_id and a.approvals), None)
+    return plan if used is None else replace(plan, consumed_by=used)
+
+
+def wanted_units(units: Sequence[UnitPlan], unit: str | None) -> list[UnitPlan]:
+    """The units that a command is about: all, or the one of this name or model. Raises: UsageError for an unknown one."""
+    if unit is None:
+        return list(units)
+    chosen = [u for u in units if unit == u.name or unit in u.models]
+    if not chosen:
+        names = [u.name for u in units]
+        raise UsageError(f"there is no unit or model `{unit}`{suggest(unit, names)}", f"units are {listed(names)}")
+    return chosen

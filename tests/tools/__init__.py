@@ -1,0 +1,1 @@
+"""Scripts that make files which are kept in the repository."""
