@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from streamform.lifecycle.journal import Action, Attempt
     from streamform.lifecycle.ports import Progress
     from streamform.lifecycle.situation import Situation
-    from streamform.plan.compile import Compiled
+    from streamform.plan.compiled import Compiled
     from streamform.plan.graph import Graph
+    from streamform.project.files import ProjectFiles
     from streamform.project.load import Loaded
     from streamform.project.model import Policy, Project, Target
     from streamform.session import Session
@@ -43,7 +44,8 @@ def _silent(event: Progress) -> None:
 
 def load(project_dir: Path, *, tests: bool = False) -> Loaded:
     """The project in a folder. Raises: ProjectError when its documents do not load."""
-    from streamform.project.load import load_project, read_project_files
+    from streamform.project.files import read_project_files
+    from streamform.project.load import load_project
 
     return load_project(read_project_files(project_dir, tests=tests))
 
@@ -94,10 +96,39 @@ def compile(project_dir: Path, target: str | None = None) -> Compiled:
 
     loaded = load(project_dir)
     project = loaded.project if target is None else for_target(loaded.project, choose_target(loaded.project, target))
-    compiled = compile_project(loaded, project)
+    return _without_errors(compile_project(loaded, project))
+
+
+def _without_errors(compiled: Compiled) -> Compiled:
     if compiled.has_errors:
         raise ProjectError([d for d in compiled.diagnostics if d.severity == "error"])
     return compiled
+
+
+def compile_for_target(project_dir: Path, target: str | None) -> tuple[Compiled, Target]:
+    """The project as it is on a target, compiled or found in the cache. Raises: ProjectError, UsageError."""
+    from streamform.adapters.compile_cache import cache_key, read_entry, write_entry
+    from streamform.project.files import read_project_files
+
+    files = read_project_files(project_dir)
+    key = cache_key(files, target)
+    entry = None if files.problems else read_entry(key)
+    if entry is None:
+        entry = _compile_for_target(files, target)
+        write_entry(key, entry)
+    return entry
+
+
+def _compile_for_target(files: ProjectFiles, target: str | None) -> tuple[Compiled, Target]:
+    from streamform.plan.compile import compile_project
+    from streamform.project.load import load_project
+    from streamform.project.model import for_target
+
+    loaded = load_project(files)
+    base = _without_errors(compile_project(loaded))
+    chosen = choose_target(loaded.project, target)
+    moved = for_target(loaded.project, chosen)
+    return (base if moved is loaded.project else _without_errors(compile_project(loaded, moved))), chosen
 
 
 def graph(project_dir: Path, target: str | None = None) -> tuple[Project, Graph]:
@@ -155,9 +186,7 @@ def test(project_dir: Path, *, model: str | None = None, files: Sequence[str] = 
     from streamform.simulator.run import run_fixture
 
     loaded = load(project_dir, tests=not files)
-    compiled = compile_project(loaded)
-    if compiled.has_errors:
-        raise ProjectError([d for d in compiled.diagnostics if d.severity == "error"])
+    compiled = _without_errors(compile_project(loaded))
     if model is not None:
         chosen_models(compiled, model)
     fixtures, broken = _given_fixtures(project_dir, files, stdin) if files else _fixtures(loaded)
@@ -205,29 +234,13 @@ def plan(project_dir: Path, *, target: str | None = None, against: Path | None =
 
     Raises: ProjectError, UsageError, DocumentError when a side can't be read.
     """
-    compiled, chosen = _compiled_for(project_dir, target)
+    compiled, chosen = compile_for_target(project_dir, target)
     if against is not None:
         return _plan_against(compiled, chosen, against)
     from streamform.session import open_session
 
     with open_session(project_dir, compiled, chosen) as session:
         return _plan_result(session, session.assess(observe=False), chosen.approvals)
-
-
-def _compiled_for(project_dir: Path, target: str | None) -> tuple[Compiled, Target]:
-    from streamform.plan.compile import compile_project
-    from streamform.project.model import for_target
-
-    loaded = load(project_dir)
-    base = compile_project(loaded)
-    if base.has_errors:
-        raise ProjectError([d for d in base.diagnostics if d.severity == "error"])
-    chosen = choose_target(loaded.project, target)
-    moved = for_target(loaded.project, chosen)
-    compiled = base if moved is loaded.project else compile_project(loaded, moved)
-    if compiled.has_errors:
-        raise ProjectError([d for d in compiled.diagnostics if d.severity == "error"])
-    return compiled, chosen
 
 
 def _plan_against(compiled: Compiled, target: Target, against: Path) -> PlanResult:
@@ -269,7 +282,7 @@ def apply(
     """
     from streamform.session import open_session
 
-    compiled, chosen = _compiled_for(project_dir, target)
+    compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("apply", by)):
         return _apply(session, session.applier(by, progress), unit, policy, on_plan)
 
@@ -311,7 +324,7 @@ def run(
     """
     from streamform.session import open_session
 
-    compiled, chosen = _compiled_for(project_dir, target)
+    compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("run", by)):
         if session.backend.capabilities.has_jobs:
             raise UsageError(f"target `{chosen.name}` runs its units as jobs", "use `streamform apply`; `run` is for embedded targets")
@@ -341,7 +354,7 @@ def stop(
     from streamform.lifecycle.stop import stop_plan
     from streamform.session import open_session, wanted_units
 
-    compiled, chosen = _compiled_for(project_dir, target)
+    compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("stop", by)):
         applier = session.applier(by, progress)
         session.finish_open(applier)
@@ -436,7 +449,7 @@ def status(project_dir: Path, *, target: str | None = None) -> StatusResult:
     """Look at every unit of a target."""
     from streamform.session import open_session
 
-    compiled, chosen = _compiled_for(project_dir, target)
+    compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session:
         deployed = session.deployed()
         try:

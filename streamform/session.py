@@ -29,7 +29,7 @@ from streamform.render.diff import diff_markdown
 from streamform.results import ApprovalView, UnitOutcome
 
 if TYPE_CHECKING:
-    from streamform.plan.compile import Compiled
+    from streamform.plan.compiled import Compiled
     from streamform.project.model import Policy, Project, Target
 
 

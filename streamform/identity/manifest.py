@@ -16,6 +16,8 @@ from streamform.values.rows import Schema
 
 MANIFEST_VERSION = 1
 
+WINDOW_FIELDS = ("type", "time", "size", "alignment", "emission")
+
 Columns = tuple[tuple[str, str], ...]
 """Pairs of column name and rendered type."""
 
@@ -188,6 +190,42 @@ def _state_document(state: ManifestState | None) -> dict[str, Any]:
     if state.window is not None:
         document["window"] = dict(state.window)
     return document
+
+
+def manifest_of(document: dict[str, Any]) -> Manifest:
+    """The manifest of a document that is known to be one: validated before, or written by us and unchanged since."""
+    models = tuple(ManifestModel(m["name"], m["materialized"], tuple(m["key"]), m["output"]) for m in document["models"])
+    return Manifest(document["application_digest"], models, tuple(map(_node_of, document["nodes"])))
+
+
+def _node_of(doc: dict[str, Any]) -> ManifestNode:
+    changelog = doc["changelog"]
+    return ManifestNode(
+        doc["id"],
+        doc["model"],
+        doc["operator"],
+        tuple(doc["inputs"]),
+        doc["definition"],
+        _columns_of(doc["schema"]),
+        doc["schema_digest"],
+        doc["boundedness"],
+        changelog["mode"],
+        tuple(changelog["key"]),
+        _state_of(doc["state"]),
+        doc.get("time"),
+    )
+
+
+def _columns_of(columns: list[dict[str, str]]) -> Columns:
+    return tuple((column["name"], column["type"]) for column in columns)
+
+
+def _state_of(doc: dict[str, Any]) -> ManifestState | None:
+    if doc["kind"] == "stateless":
+        return None
+    window = doc.get("window")
+    fields = None if window is None else tuple((name, window[name]) for name in WINDOW_FIELDS)
+    return ManifestState(tuple(doc["keys"]), _columns_of(doc["accumulators"]), doc["retention"], doc["digest"], fields)
 
 
 def check_structure(manifest: Manifest, file: str) -> None:

@@ -8,15 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from streamform.errors import DocumentError
-from streamform.identity.manifest import (
-    MANIFEST_VERSION,
-    Manifest,
-    ManifestModel,
-    ManifestNode,
-    ManifestState,
-    check_structure,
-)
-from streamform.identity.record import RECORD_VERSION, AppliedRecord
+from streamform.identity.manifest import MANIFEST_VERSION, Manifest, check_structure, manifest_of
+from streamform.identity.record import RECORD_VERSION, AppliedRecord, record_of
 
 _REMEDY = "use a manifest (`streamform inspect-plan --json`) or an applied record"
 
@@ -139,7 +132,8 @@ def parse_running(text: str, file: str) -> Manifest | AppliedRecord:
 def read_manifest(document: dict[str, Any], file: str) -> Manifest:
     """The manifest that a document holds. Raises: DocumentError."""
     _check_version(document, "manifest_version", MANIFEST_VERSION, file)
-    manifest = _manifest(_validate(ManifestDocument, document, file))
+    _validate(ManifestDocument, document, file)
+    manifest = manifest_of(document)
     check_structure(manifest, file)
     return manifest
 
@@ -150,19 +144,8 @@ def read_record(document: dict[str, Any], file: str) -> AppliedRecord:
     inner = document.get("manifest")
     if isinstance(inner, dict):
         _check_version(inner, "manifest_version", MANIFEST_VERSION, file)
-    doc = _validate(RecordDocument, document, file)
-    record = AppliedRecord(
-        doc.target,
-        doc.applied_at,
-        doc.streamform_version,
-        doc.backend,
-        tuple(doc.jobs),
-        _manifest(doc.manifest),
-        doc.artifact_digest,
-        doc.attempt,
-        doc.job_name,
-        doc.restored_from,
-    )
+    _validate(RecordDocument, document, file)
+    record = record_of(document)
     check_structure(record.manifest, file)
     return record
 
@@ -173,41 +156,11 @@ def _check_version(document: dict[str, Any], field: str, supported: int, file: s
         raise DocumentError(f"{file} has {field} {version!r}; this streamform reads version {supported}", "use the release that wrote it")
 
 
-def _validate(kind: type[Any], document: dict[str, Any], file: str) -> Any:
+def _validate(kind: type[BaseModel], document: dict[str, Any], file: str) -> None:
     try:
-        return kind.model_validate(document)
+        kind.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         cause = "is not a field" if first["type"] == "extra_forbidden" else first["msg"][0].lower() + first["msg"][1:]
         raise DocumentError(f"{file}: `{where}` {cause}", _REMEDY) from None
-
-
-def _manifest(doc: ManifestDocument) -> Manifest:
-    models = tuple(ManifestModel(m.name, m.materialized, tuple(m.key), m.output) for m in doc.models)
-    return Manifest(doc.application_digest, models, tuple(map(_node, doc.nodes)))
-
-
-def _node(doc: _Node) -> ManifestNode:
-    state = None
-    if isinstance(doc.state, _Keyed):
-        window = tuple(doc.state.window.model_dump().items()) if doc.state.window else None
-        state = ManifestState(tuple(doc.state.keys), _columns(doc.state.accumulators), doc.state.retention, doc.state.digest, window)
-    return ManifestNode(
-        doc.id,
-        doc.model,
-        doc.operator,
-        tuple(doc.inputs),
-        doc.definition,
-        _columns(doc.columns),
-        doc.schema_digest,
-        doc.boundedness,
-        doc.changelog.mode,
-        tuple(doc.changelog.key),
-        state,
-        doc.time,
-    )
-
-
-def _columns(columns: list[_Column]) -> tuple[tuple[str, str], ...]:
-    return tuple((column.name, column.type) for column in columns)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streamform.identity.manifest import Manifest, manifest_document
+from streamform.identity.manifest import Manifest, manifest_document, manifest_of
 
 RECORD_VERSION = 1
+OPTIONAL_FIELDS = ("artifact_digest", "attempt", "job_name", "restored_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,21 @@ def record_document(record: AppliedRecord) -> dict[str, Any]:
         "backend": record.backend,
         "jobs": list(record.jobs),
     }
-    for name in ("artifact_digest", "attempt", "job_name", "restored_from"):
+    for name in OPTIONAL_FIELDS:
         if getattr(record, name) is not None:
             document[name] = getattr(record, name)
     document["manifest"] = manifest_document(record.manifest)
     return document
+
+
+def record_of(document: dict[str, Any]) -> AppliedRecord:
+    """The record of a document that is known to be one: validated before, or written by us and unchanged since."""
+    return AppliedRecord(
+        document["target"],
+        document["applied_at"],
+        document["streamform_version"],
+        document["backend"],
+        tuple(document["jobs"]),
+        manifest_of(document["manifest"]),
+        *(document.get(name) for name in OPTIONAL_FIELDS),
+    )

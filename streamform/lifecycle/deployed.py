@@ -50,8 +50,8 @@ class Deployed:
 
 def read_deployed(store: Store) -> Deployed:
     """The running side. Raises: StoreError when record and journal contradict each other."""
-    record = store.read_record()
     newest = {name: entry for name in store.units() if (entry := store.newest(name)) is not None}
+    record = store.read_record(frozenset(entry.record_digest for entry in newest.values() if entry.record_digest))
     if not newest:
         return Deployed(record, {} if record is None else _adopted_units(record), {})
     units = {name: _running_unit(store, name, entry.running) for name, entry in newest.items() if entry.running is not None}

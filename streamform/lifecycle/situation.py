@@ -17,7 +17,7 @@ from streamform.lifecycle.journal import Attempt
 from streamform.lifecycle.ports import Backend, DesiredUnit, Observation, RunningUnit
 from streamform.lifecycle.stages import Observed, Staging, UnitSituation, build_stages
 from streamform.lifecycle.store import artifact_digest
-from streamform.plan.compile import Compiled
+from streamform.plan.compiled import Compiled
 from streamform.plan.units import Unit, keyed_sources, match_units, plan_components, unit_sources
 from streamform.plan.usage import state_columns
 from streamform.project.model import Project, Target

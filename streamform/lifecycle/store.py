@@ -6,6 +6,7 @@ approvals/<target>/<plan id>.json. Units and targets are percent-encoded.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -16,8 +17,8 @@ from urllib.parse import quote, unquote
 
 from streamform.errors import DocumentError, StoreError
 from streamform.identity.fingerprint import canonical_json, digest
-from streamform.identity.manifest import Manifest, manifest_document
-from streamform.identity.record import AppliedRecord, record_document
+from streamform.identity.manifest import Manifest, manifest_document, manifest_of
+from streamform.identity.record import AppliedRecord, record_document, record_of
 from streamform.lifecycle.approval import APPROVAL_VERSION, DecisionEntry, PendingPlan, Request
 from streamform.lifecycle.journal import Attempt, attempt_digest, attempt_text, read_attempt
 from streamform.lifecycle.ports import ANY, DesiredUnit, Documents
@@ -42,11 +43,16 @@ class Store:
     def record_path(self) -> str:
         return f"applied/{self.folder}.json"
 
-    def read_record(self) -> AppliedRecord | None:
-        """The applied record, or None where nothing was applied. Raises: DocumentError, StoreError."""
+    def read_record(self, written: frozenset[str] = frozenset()) -> AppliedRecord | None:
+        """The applied record, or None where nothing was applied. Raises: DocumentError, StoreError.
+
+        `written` holds digests of records that the journal says we wrote; such a record is not validated again.
+        """
         content = self.documents.read(self.record_path)
         if content is None:
             return None
+        if hashlib.sha256(content).hexdigest() in written:
+            return record_of(json.loads(content))
         from streamform.identity.read import parse_json, read_record
 
         return read_record(parse_json(_decode(content, self.record_path), self.record_path), self.record_path)
@@ -125,9 +131,11 @@ class Store:
 
     def artifact_manifest(self, name: str) -> Manifest:
         """The manifest of an artifact."""
-        from streamform.identity.read import read_manifest
-
-        return read_manifest(self.read_artifact(name, MANIFEST_FILE), f"artifacts/{name}/{MANIFEST_FILE}")
+        files = (MANIFEST_FILE, FACTS_FILE, STATEMENTS_FILE)
+        manifest, facts, statements = (self.read_artifact(name, file) for file in files)
+        if digest(canonical_json({"manifest": manifest, "facts": facts, "statements": statements})) != name:
+            raise StoreError(f"artifact {name[:12]} was changed after it was written", "restore the store from a backup")
+        return manifest_of(manifest)
 
     # approvals
 

@@ -13,8 +13,9 @@ from streamform.codes import listed, problem, suggest
 from streamform.diagnostics import Diagnostic, Location
 from streamform.plan.graph import Graph
 from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, Plan, ProjectSpec, SinkSpec, SourceSpec
+from streamform.project.files import PROJECT_FILE, SOURCES_FILE
 from streamform.project.hints import REFERENCE, check_hints
-from streamform.project.load import PROJECT_FILE, SOURCES_FILE, Loaded
+from streamform.project.load import Loaded
 from streamform.project.model import Endpoint, Model, Project, Source, Target
 from streamform.sql.expressions import ColumnRef
 from streamform.sql.parse import Statement, input_calls

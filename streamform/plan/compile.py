@@ -6,12 +6,12 @@ Everything that is wrong is collected; a model that does not compile is left out
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic, Diagnostics
 from streamform.plan.build import BuiltModel, Upstream, build_model
 from streamform.plan.check import check_group_order, check_planned, check_project
+from streamform.plan.compiled import Compiled
 from streamform.plan.graph import Graph, Reads, build_graph
 from streamform.plan.nodes import BoundContract, Node, Plan
 from streamform.project.load import Loaded
@@ -21,20 +21,6 @@ from streamform.sql.expressions import Call, ColumnRef, Expression
 from streamform.sql.functions import FUNCTIONS
 from streamform.sql.parse import SqlProblem, Statement, calls_in_text, input_calls, parse_condition, parse_model
 from streamform.values.types import BOOLEAN
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A project with its graph, the plan of every model that compiles, and all that is wrong."""
-
-    project: Project
-    graph: Graph
-    plan: Plan
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-    @property
-    def has_errors(self) -> bool:
-        return any(d.severity == "error" for d in self.diagnostics)
 
 
 def compile_project(loaded: Loaded, project: Project | None = None) -> Compiled:

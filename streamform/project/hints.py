@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic
-from streamform.project.load import PROJECT_FILE, Loaded
+from streamform.project.files import PROJECT_FILE
+from streamform.project.load import Loaded
 from streamform.project.model import Model
 
 REFERENCE = re.compile(r"(source|filter|aggregate|project|sink)\.(0|[1-9][0-9]*)", re.ASCII)

@@ -1,37 +1,19 @@
-"""Files on disk to a Project.
+"""The text of a project's files to a Project.
 
-Reads streamform.yml, sources.yml, models/**/*.sql and, for check and test, tests/**/*.yml. Every document that does not
-load is reported in the same run; nothing is checked here beyond the documents' own shape.
+Every document that does not load is reported in the same run; nothing is checked here beyond the documents' own shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic, Diagnostics, Location, with_excerpt
 from streamform.errors import ProjectError
 from streamform.project import documents as d
 from streamform.project import model as m
+from streamform.project.files import MODELS_FOLDER, PROJECT_FILE, SOURCES_FILE, ProjectFiles
 from streamform.project.tree import Document, TreeError, parse_tree
-
-PROJECT_FILE, SOURCES_FILE, MODELS_FOLDER, TESTS_FOLDER = "streamform.yml", "sources.yml", "models", "tests"
-MAX_SQL_BYTES = 4 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectFiles:
-    """The text of a project's files, by path relative to the project folder, in name order."""
-
-    root: str
-    texts: dict[str, str]
-    problems: tuple[Diagnostic, ...] = ()
-
-    def under(self, folder: str, *suffixes: str) -> list[str]:
-        """Paths below a folder that end with one of the suffixes."""
-        return [path for path in self.texts if path.startswith(folder + "/") and path.endswith(suffixes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,58 +34,6 @@ class Loaded:
         """The diagnostic with the source line that it points at."""
         text = self.files.texts.get(diagnostic.where.file) if diagnostic.where else None
         return diagnostic if text is None else with_excerpt(diagnostic, text)
-
-
-def read_project_files(folder: Path, *, tests: bool = False) -> ProjectFiles:
-    """The text of every file that a project consists of; a file that can't be read is a problem, not an exception."""
-    root = str(folder)
-    if not (folder / PROJECT_FILE).is_file():
-        return ProjectFiles(root, {}, (problem("SF001", path=".", folder=root),))
-    texts: dict[str, str] = {}
-    problems: list[Diagnostic] = []
-    for path in _project_paths(folder, tests=tests):
-        name = path.relative_to(folder).as_posix()
-        try:
-            texts[name] = _read(path)
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            cause = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else _cause(error)
-            problems.append(problem("SF002", path=name, where=Location(name), file=name, cause=cause))
-    return ProjectFiles(root, texts, tuple(problems))
-
-
-def _cause(error: Exception) -> str:
-    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
-
-
-def _read(path: Path) -> str:
-    if path.suffix == ".sql" and path.stat().st_size > MAX_SQL_BYTES:
-        raise ValueError(f"more than {MAX_SQL_BYTES >> 20} MiB")
-    data = path.read_bytes()
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-
-
-def _project_paths(folder: Path, *, tests: bool) -> Iterator[Path]:
-    yield folder / PROJECT_FILE
-    if (folder / SOURCES_FILE).is_file():
-        yield folder / SOURCES_FILE
-    yield from _files_below(folder / MODELS_FOLDER, ".sql")
-    if tests:
-        yield from _files_below(folder / TESTS_FOLDER, ".yml", ".yaml")
-
-
-def _files_below(folder: Path, *suffixes: str) -> list[Path]:
-    """Regular files below a folder, in name order. A symbolic link to a folder is not followed, so no loop is entered."""
-    if not folder.is_dir():
-        return []
-    found: list[Path] = []
-    pending = [folder]
-    while pending:
-        for entry in pending.pop().iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                pending.append(entry)
-            elif entry.suffix in suffixes and entry.is_file():
-                found.append(entry)
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
 
 
 def load_project(files: ProjectFiles) -> Loaded:

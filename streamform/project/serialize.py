@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from streamform.errors import DocumentError
-from streamform.project.load import Loaded, ProjectFiles
+from streamform.project.files import ProjectFiles
+from streamform.project.load import Loaded
 from streamform.project.model import Project
 
 _ADAPTER = TypeAdapter(Project)

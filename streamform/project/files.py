@@ -1,0 +1,81 @@
+"""A project's files as text, before anything in them is read.
+
+Separate from load.py because a compile that is found in the cache needs nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamform.codes import problem
+from streamform.diagnostics import Diagnostic, Location
+
+PROJECT_FILE, SOURCES_FILE, MODELS_FOLDER, TESTS_FOLDER = "streamform.yml", "sources.yml", "models", "tests"
+MAX_SQL_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFiles:
+    """The text of a project's files, by path relative to the project folder, in name order."""
+
+    root: str
+    texts: dict[str, str]
+    problems: tuple[Diagnostic, ...] = ()
+
+    def under(self, folder: str, *suffixes: str) -> list[str]:
+        """Paths below a folder that end with one of the suffixes."""
+        return [path for path in self.texts if path.startswith(folder + "/") and path.endswith(suffixes)]
+
+
+def read_project_files(folder: Path, *, tests: bool = False) -> ProjectFiles:
+    """The text of every file that a project consists of; a file that can't be read is a problem, not an exception."""
+    root = str(folder)
+    if not (folder / PROJECT_FILE).is_file():
+        return ProjectFiles(root, {}, (problem("SF001", path=".", folder=root),))
+    texts: dict[str, str] = {}
+    problems: list[Diagnostic] = []
+    for path in _project_paths(folder, tests=tests):
+        name = path.relative_to(folder).as_posix()
+        try:
+            texts[name] = _read(path)
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            cause = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else _cause(error)
+            problems.append(problem("SF002", path=name, where=Location(name), file=name, cause=cause))
+    return ProjectFiles(root, texts, tuple(problems))
+
+
+def _cause(error: Exception) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+
+
+def _read(path: Path) -> str:
+    if path.suffix == ".sql" and path.stat().st_size > MAX_SQL_BYTES:
+        raise ValueError(f"more than {MAX_SQL_BYTES >> 20} MiB")
+    data = path.read_bytes()
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+
+
+def _project_paths(folder: Path, *, tests: bool) -> Iterator[Path]:
+    yield folder / PROJECT_FILE
+    if (folder / SOURCES_FILE).is_file():
+        yield folder / SOURCES_FILE
+    yield from _files_below(folder / MODELS_FOLDER, ".sql")
+    if tests:
+        yield from _files_below(folder / TESTS_FOLDER, ".yml", ".yaml")
+
+
+def _files_below(folder: Path, *suffixes: str) -> list[Path]:
+    """Regular files below a folder, in name order. A symbolic link to a folder is not followed, so no loop is entered."""
+    if not folder.is_dir():
+        return []
+    found: list[Path] = []
+    pending = [folder]
+    while pending:
+        for entry in pending.pop().iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                pending.append(entry)
+            elif entry.suffix in suffixes and entry.is_file():
+                found.append(entry)
+    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
