@@ -16,19 +16,17 @@ from streamform.adapters.factory import open_backend, open_documents
 from streamform.codes import listed, suggest
 from streamform.errors import StoreError, UsageError
 from streamform.identity.manifest import build_manifest
-from streamform.lifecycle.apply import Applier, UnitResult, stage_of
-from streamform.lifecycle.approval import PendingPlan, Request, acknowledgement, status_of, with_request
 from streamform.lifecycle.deployed import Deployed, read_deployed
-from streamform.lifecycle.gate import GateInput, Shut, decide, needs_approval
-from streamform.lifecycle.journal import Action, Attempt
 from streamform.lifecycle.ports import Backend, DesiredUnit, Progress
 from streamform.lifecycle.situation import Situation, UnitPlan, assess
 from streamform.lifecycle.store import FACTS_FILE, PROJECT_FILE, STATEMENTS_FILE, Store, artifact_digest
 from streamform.plan.units import unit_sources
-from streamform.render.diff import diff_markdown
 from streamform.results import ApprovalView, UnitOutcome
 
 if TYPE_CHECKING:
+    from streamform.lifecycle.apply import Applier, UnitResult
+    from streamform.lifecycle.approval import PendingPlan
+    from streamform.lifecycle.journal import Action, Attempt
     from streamform.plan.compiled import Compiled
     from streamform.project.model import Policy, Project, Target
 
@@ -65,6 +63,8 @@ class Session:
 
     def applier(self, by: str, progress: Callable[[Progress], None]) -> Applier:
         """What carries out plans."""
+        from streamform.lifecycle.apply import Applier
+
         return Applier(self.project, self.target, self.store, self.backend, self.clock, by, progress, self.source_text, self.stored_unit)
 
     def source_text(self, unit: DesiredUnit) -> Mapping[str, Any]:
@@ -96,6 +96,9 @@ class Session:
 
     def approval_view(self, unit: UnitPlan, policy: Policy | None) -> ApprovalView:
         """What the gate would say about a unit's plan now."""
+        from streamform.lifecycle.approval import acknowledgement, status_of
+        from streamform.lifecycle.gate import needs_approval
+
         required = needs_approval(unit.staging.requires, policy)
         pending = self.pending(unit.plan_id)
         status = status_of(pending, policy, self.clock.now_ms()) if pending is not None and policy is not None else None
@@ -103,6 +106,9 @@ class Session:
 
     def register(self, unit: UnitPlan, by: str) -> PendingPlan:
         """Write down that a unit's plan waits for a decision; an older pending plan of the unit becomes stale."""
+        from streamform.lifecycle.approval import PendingPlan, Request, acknowledgement, with_request
+        from streamform.render.diff import diff_markdown
+
         now = self.clock.now_ms()
         for other in self.store.pending():
             if other.unit == unit.name and other.plan_id != unit.plan_id and other.superseded_by is None:
@@ -131,6 +137,8 @@ class Session:
 
     def apply_unit(self, applier: Applier, unit: UnitPlan, policy: Policy | None, action: Action = "apply") -> UnitOutcome:
         """Ask the gate, then carry the unit's plan out, or register it as waiting."""
+        from streamform.lifecycle.gate import GateInput, Shut, decide
+
         question = GateInput(unit.plan_id, unit.staging.requires, policy, self.pending(unit.plan_id), self.clock.now_ms())
         decision = decide(question)
         verdict, requires = unit.diff.verdict.text, unit.staging.requires.text
@@ -162,6 +170,8 @@ class Session:
             return False
         if first.state == "waiting":
             return True
+        from streamform.lifecycle.apply import stage_of
+
         return not self.backend.has_acted(stage_of(first), applier.attempt_context(attempt, applier.unit_of(attempt), deployed))
 
 

@@ -11,7 +11,6 @@ import hashlib
 import os
 import pickle
 import sys
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -87,9 +86,9 @@ def write_entry(key: str, entry: Entry) -> None:
         return
     body = pickle.dumps(entry, protocol=pickle.HIGHEST_PROTOCOL)
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as file:
-            file.write(hashlib.sha256(body).digest() + body)
-        Path(file.name).replace(folder / key)
+        beside = folder / f".{key}.{os.getpid()}"
+        beside.write_bytes(hashlib.sha256(body).digest() + body)
+        beside.replace(folder / key)
         _prune(folder)
     except OSError:
         return

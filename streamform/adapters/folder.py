@@ -6,8 +6,6 @@ import fcntl
 import hashlib
 import json
 import os
-import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,7 +95,7 @@ def _take(descriptor: int, path: Path, holder: Mapping[str, Any]) -> None:
         raise LockHeld(f"another streamform is changing this target: {_shown_holder(path)}", "wait until it is done") from None
     try:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({**holder, "pid": os.getpid(), "host": socket.gethostname(), "boot": boot_id()}).encode(), 0)
+        os.pwrite(descriptor, json.dumps({**holder, "pid": os.getpid(), "host": os.uname().nodename, "boot": boot_id()}).encode(), 0)
     except OSError as error:
         raise _store_error("lock", path.name, error) from None
 
@@ -119,16 +117,15 @@ def boot_id() -> str:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=target.parent)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with beside.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
+        beside.replace(target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from argparse import Namespace
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from streamform import api
 from streamform.errors import ProjectError, StreamformError
-from streamform.render.problems import render_diagnostics
 
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import DecisionWord
@@ -23,6 +21,8 @@ EXIT_BY_OUTCOME = {"applied": 0, "unchanged": 0, "blocked": 1, "failed": 1}
 
 def report_project_error(error: ProjectError) -> None:
     """Every error of a project that does not load or compile."""
+    from streamform.render.problems import render_diagnostics
+
     print(render_diagnostics(error.diagnostics), file=sys.stderr)
 
 
@@ -35,6 +35,8 @@ def report_error(error: StreamformError) -> None:
 
 def show(document: Any) -> None:
     """A JSON document."""
+    import json
+
     print(json.dumps(document, indent=2, ensure_ascii=False))
 
 

@@ -5,7 +5,7 @@ A killed apply leaves an open attempt; the next one goes on with it, under the s
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -85,7 +85,7 @@ class Applier:
             target=self.target.name,
             sequence=plan.sequence + 1,
             previous=plan.previous,
-            attempt=uuid.uuid4().hex[:12],
+            attempt=os.urandom(6).hex(),
             action=action,
             by=self.by,
             started_at_ms=self.clock.now_ms(),

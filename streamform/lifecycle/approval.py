@@ -6,10 +6,10 @@ A plan id names one situation. The subject is hashed; whatever moves on either s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from streamform.errors import Refused
+from streamform.errors import DocumentError, Refused
 from streamform.identity.fingerprint import canonical_json, digest
 from streamform.project.model import Policy
 
@@ -157,3 +157,21 @@ def check_decision(plan: PendingPlan, decision: DecisionWord, reason: str, ackno
         raise Refused(f"plan {plan.plan_id} requires {plan.requires}; an approval must acknowledge that in these words", words)
     if decision == "revoke" and not any(entry.decision == "approve" for entry in plan.decisions):
         raise Refused(f"plan {plan.plan_id} has no approval to revoke", "reject it instead")
+
+
+def pending_text(plan: PendingPlan) -> str:
+    """The document as it is stored."""
+    return canonical_json({"approval_version": APPROVAL_VERSION, **asdict(plan)})
+
+
+def read_pending(document: Mapping[str, Any], file: str) -> PendingPlan:
+    """The plan that a document holds. Raises: DocumentError."""
+    if document.get("approval_version") != APPROVAL_VERSION:
+        raise DocumentError(f"{file} is not an approval of version {APPROVAL_VERSION}", "use the release that wrote it")
+    try:
+        fields = {key: value for key, value in document.items() if key != "approval_version"}
+        requests = tuple(Request(**item) for item in fields.pop("requests"))
+        decisions = tuple(DecisionEntry(**item) for item in fields.pop("decisions"))
+        return PendingPlan(**fields, requests=requests, decisions=decisions)
+    except (TypeError, KeyError) as error:
+        raise DocumentError(f"{file} is not an approval: {error}", "restore it from a backup") from None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamform.errors import StoreError
 from streamform.identity.compose import compose, manifest_components
 from streamform.identity.manifest import Manifest, sealed
 from streamform.identity.record import AppliedRecord
-from streamform.lifecycle.journal import Attempt, RunningState, attempt_digest
 from streamform.lifecycle.ports import RunningUnit
 from streamform.lifecycle.store import FACTS_FILE, Store
+
+if TYPE_CHECKING:
+    from streamform.lifecycle.journal import Attempt, RunningState
 
 NOTHING = sealed((), ())
 """The manifest of no models."""
@@ -40,6 +42,8 @@ class Deployed:
 
     def previous(self, unit: str) -> str | None:
         """The digest of the unit's newest entry."""
+        from streamform.lifecycle.journal import attempt_digest
+
         return attempt_digest(self.newest[unit]) if unit in self.newest else None
 
     def open_attempt(self, unit: str) -> Attempt | None:

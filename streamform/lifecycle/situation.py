@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from streamform.diff.compare import compare
 from streamform.diff.deployment import compare_deployment, deployment_facts
@@ -13,7 +13,6 @@ from streamform.diff.model import DeploymentChange, Diff, Side
 from streamform.identity.manifest import Manifest, build_manifest
 from streamform.lifecycle.approval import plan_id_of
 from streamform.lifecycle.deployed import Deployed
-from streamform.lifecycle.journal import Attempt
 from streamform.lifecycle.ports import Backend, DesiredUnit, Observation, RunningUnit
 from streamform.lifecycle.stages import Observed, Staging, UnitSituation, build_stages
 from streamform.lifecycle.store import artifact_digest
@@ -21,6 +20,9 @@ from streamform.plan.compiled import Compiled
 from streamform.plan.units import Unit, keyed_sources, match_units, plan_components, unit_sources
 from streamform.plan.usage import state_columns
 from streamform.project.model import Project, Target
+
+if TYPE_CHECKING:
+    from streamform.lifecycle.journal import Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,18 +10,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from streamform.errors import DocumentError, StoreError
 from streamform.identity.fingerprint import canonical_json, digest
 from streamform.identity.manifest import Manifest, manifest_document, manifest_of
 from streamform.identity.record import AppliedRecord, record_document, record_of
-from streamform.lifecycle.approval import APPROVAL_VERSION, DecisionEntry, PendingPlan, Request
-from streamform.lifecycle.journal import Attempt, attempt_digest, attempt_text, read_attempt
 from streamform.lifecycle.ports import ANY, DesiredUnit, Documents
+
+if TYPE_CHECKING:
+    from streamform.lifecycle.approval import PendingPlan
+    from streamform.lifecycle.journal import Attempt
 
 MANIFEST_FILE, FACTS_FILE, STATEMENTS_FILE, PROJECT_FILE = "manifest.json", "facts.json", "statements.json", "project.json"
 
@@ -75,6 +76,8 @@ class Store:
 
     def attempts(self, unit: str) -> list[Attempt]:
         """A unit's entries from first to last. Raises: StoreError when the chain is broken."""
+        from streamform.lifecycle.journal import attempt_digest
+
         prefix = f"journal/{self.folder}/{quote(unit, safe='')}/"
         entries = [self._read_attempt(name) for name in self.documents.names(prefix)]
         for before, after in pairwise(entries):
@@ -91,6 +94,8 @@ class Store:
         return self._read_attempt(names[-1]) if names else None
 
     def _read_attempt(self, path: str) -> Attempt:
+        from streamform.lifecycle.journal import read_attempt
+
         content = self.documents.read(path)
         if content is None:
             raise StoreError(f"{path} vanished while it was read", "run the command again")
@@ -98,6 +103,8 @@ class Store:
 
     def write_attempt(self, attempt: Attempt, *, replaces: Attempt | None) -> Attempt:
         """Write an entry; `replaces` is the same entry as it was, None for a new one. Raises: StoreError when it moved."""
+        from streamform.lifecycle.journal import attempt_text
+
         path = self._attempt_path(attempt.unit, attempt.sequence)
         expected = None if replaces is None else digest(attempt_text(replaces))
         self.documents.write(path, attempt_text(attempt).encode(), expected=expected)
@@ -144,22 +151,28 @@ class Store:
 
     def pending(self) -> list[PendingPlan]:
         """Every plan that was registered for the target, in order of registration."""
+        from streamform.lifecycle.approval import read_pending
+
         names = self.documents.names(f"approvals/{self.folder}/")
-        plans = [_read_pending(_json(content, name), name) for name in names if (content := self.documents.read(name)) is not None]
+        plans = [read_pending(_json(content, name), name) for name in names if (content := self.documents.read(name)) is not None]
         return sorted(plans, key=lambda plan: (plan.registered_at_ms, plan.plan_id))
 
     def pending_plan(self, plan_id: str) -> PendingPlan | None:
         """The registered plan of this id."""
         if not plan_id.isalnum():
             return None
+        from streamform.lifecycle.approval import read_pending
+
         path = self._approval_path(plan_id)
         content = self.documents.read(path)
-        return None if content is None else _read_pending(_json(content, path), path)
+        return None if content is None else read_pending(_json(content, path), path)
 
     def write_pending(self, plan: PendingPlan, *, replaces: PendingPlan | None) -> PendingPlan:
         """Write a registered plan. Raises: StoreError when it moved."""
-        expected = None if replaces is None else digest(_pending_text(replaces))
-        self.documents.write(self._approval_path(plan.plan_id), _pending_text(plan).encode(), expected=expected)
+        from streamform.lifecycle.approval import pending_text
+
+        expected = None if replaces is None else digest(pending_text(replaces))
+        self.documents.write(self._approval_path(plan.plan_id), pending_text(plan).encode(), expected=expected)
         return plan
 
 
@@ -172,22 +185,6 @@ def artifact_content(unit: DesiredUnit) -> dict[str, Any]:
 def artifact_digest(unit: DesiredUnit) -> str:
     """The digest that the unit's artifact has or will have."""
     return digest(canonical_json(artifact_content(unit)))
-
-
-def _pending_text(plan: PendingPlan) -> str:
-    return canonical_json({"approval_version": APPROVAL_VERSION, **asdict(plan)})
-
-
-def _read_pending(document: Mapping[str, Any], file: str) -> PendingPlan:
-    if document.get("approval_version") != APPROVAL_VERSION:
-        raise DocumentError(f"{file} is not an approval of version {APPROVAL_VERSION}", "use the release that wrote it")
-    try:
-        fields = {key: value for key, value in document.items() if key != "approval_version"}
-        requests = tuple(Request(**item) for item in fields.pop("requests"))
-        decisions = tuple(DecisionEntry(**item) for item in fields.pop("decisions"))
-        return PendingPlan(**fields, requests=requests, decisions=decisions)
-    except (TypeError, KeyError) as error:
-        raise DocumentError(f"{file} is not an approval: {error}", "restore it from a backup") from None
 
 
 def _decode(content: bytes, path: str) -> str:
