@@ -1,0 +1,70 @@
+"""The TABLEs as documentation pages, so that what users read is what decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streamform.codes import CODES
+from streamform.diff.deployment import DEPLOYMENT
+from streamform.diff.rules import RULES
+from streamform.lifecycle.gate import GATE
+from streamform.plan.changelog import MODES
+from streamform.plan.clock import CLOCK_RULES
+from streamform.sql.casts import CASTS
+from streamform.sql.functions import AGGREGATES, FUNCTIONS
+from streamform.sql.unsupported import CLAUSES, EXPRESSIONS, FUNCTIONS_REFUSED
+
+GENERATED = "<!-- Printed from the tables in the source by `make docs`; edit those. -->\n\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page that is generated from the tables below the command line, by its path below docs/."""
+    return {"rules.md": _rules(), "codes.md": _codes(), "sql.md": _sql()}
+
+
+def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A markdown table."""
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in lines) + "\n"
+
+
+def _rules() -> str:
+    diff = markdown_table(
+        ("row", "kind of change", "classification", "what plan says", "why"),
+        ((r.id, f"`{r.kind.value}`", r.classification.text, r.sentence, r.why) for r in RULES),
+    )
+    deployment = markdown_table(
+        ("row", "fact", "classification", "where keyed state is computed from it", "what plan says"),
+        ((d.id, d.field, d.classification.text, d.keyed.text, d.sentence) for d in DEPLOYMENT),
+    )
+    modes = markdown_table(("row", "operator", "over", "emits", "why"), ((m.id, m.node, m.over, m.emits, m.why) for m in MODES))
+    clock = markdown_table(("row", "declaration", "meaning"), ((c.id, f"`{c.declaration}`", c.meaning) for c in CLOCK_RULES))
+    gate = markdown_table(("row", "opens", "rule"), ((g.id, "yes" if g.opens else "no", g.sentence) for g in GATE))
+    return (
+        f"{GENERATED}# Rules\n\n## The plan diff\n\nOf the rows that apply to a node the most severe wins, the first of equals.\n\n{diff}\n"
+        f"## Deployment facts\n\nWhat no manifest holds, compared with the artifact of the last apply.\n\n{deployment}\n"
+        f"## Changelog modes\n\n{modes}\n## Event time\n\n{clock}\n## The gate\n\nThe first row that applies decides.\n\n{gate}"
+    )
+
+
+def _codes() -> str:
+    sections = [f"## {c.id} {c.title}\n\n*{c.severity}*: {c.message}\n\n{c.about}\n\nWhat to do: {c.help}\n" for c in CODES.values()]
+    return f"{GENERATED}# Problems that check reports\n\nNames in braces stand for parts of your project.\n\n" + "\n".join(sections)
+
+
+def _sql() -> str:
+    functions = markdown_table(("operator", "written"), ((f"`{f.name}`", f"`{f.render.format('a', 'b')}`") for f in FUNCTIONS.values()))
+    aggregates = markdown_table(
+        ("aggregate", "starts at"), ((f"`{a.name.upper()}`", "NULL" if a.initial is None else str(a.initial)) for a in AGGREGATES.values())
+    )
+    kinds = sorted({source for source, _ in CASTS})
+    casts = markdown_table(
+        ("from", "to"), ((f"`{kind}`", ", ".join(f"`{target}`" for source, target in CASTS if source == kind)) for kind in kinds)
+    )
+    refused = [(construct, instead) for construct, instead in (*CLAUSES.values(), *EXPRESSIONS.values())]
+    refused += [(f"`{name}`", why) for name, why in FUNCTIONS_REFUSED.items()]
+    return (
+        f"{GENERATED}# SQL\n\nA model is one SELECT over source() and ref(): columns, `*`, expressions with AS, WHERE, GROUP BY, HAVING, "
+        f"subqueries in FROM and CTEs. Unquoted names fold to lower case.\n\n## Operators\n\n{functions}\n## Aggregates\n\n{aggregates}\n"
+        f"## CAST\n\n{casts}\n## Refused\n\n{markdown_table(('what', 'what to write instead, or why'), refused)}"
+    )
