@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from streamform.codes import listed, suggest
 from streamform.errors import ProjectError, Refused, Unreachable, UsageError
-from streamform.results import ApplyResult, CheckReport, PendingView, PlanResult, StatusResult, TestReport
+from streamform.results import ApplyResult, CheckReport, PendingView, PlanResult, RecordChange, StatusResult, TestReport
 
 if TYPE_CHECKING:
     from threading import Event
 
+    from streamform.catalog import Catalog
     from streamform.diagnostics import Diagnostic
     from streamform.lifecycle.apply import Applier
     from streamform.lifecycle.approval import DecisionWord, PendingPlan
@@ -37,6 +38,13 @@ OnProgress = Callable[["Progress"], None]
 
 def _silent(event: Progress) -> None:
     """Tell nobody."""
+
+
+def strict_policy() -> Policy:
+    """What holds where a target declares no policy and the caller asks for one: whatever costs something needs an approval."""
+    from streamform.project.model import Policy
+
+    return Policy()
 
 
 # load and check
@@ -129,6 +137,13 @@ def _compile_for_target(files: ProjectFiles, target: str | None) -> tuple[Compil
     chosen = choose_target(loaded.project, target)
     moved = for_target(loaded.project, chosen)
     return (base if moved is loaded.project else _without_errors(compile_project(loaded, moved))), chosen
+
+
+def catalog(project_dir: Path, target: str | None = None) -> Catalog:
+    """What a project declares on a target, with whatever compiles of it; its problems are in the catalog."""
+    from streamform.catalog import build_catalog
+
+    return build_catalog(project_dir, target)
 
 
 def graph(project_dir: Path, target: str | None = None) -> tuple[Project, Graph]:
@@ -229,10 +244,20 @@ def _read_text(path: Path) -> str:
 # plan
 
 
-def plan(project_dir: Path, *, target: str | None = None, against: Path | None = None) -> PlanResult:
-    """Compare what runs with what the project describes; contacts nothing.
+def plan(
+    project_dir: Path,
+    *,
+    target: str | None = None,
+    against: Path | None = None,
+    observe: bool = False,
+    policy: Policy | None = None,
+    requested_by: str | None = None,
+) -> PlanResult:
+    """Compare what runs with what the project describes; contacts nothing unless told to `observe`.
 
-    Raises: ProjectError, UsageError, DocumentError when a side can't be read.
+    `policy` is what holds where the target declares none. With `requested_by` each plan that needs an approval is
+    registered as waiting, asked for by them.
+    Raises: ProjectError, UsageError, DocumentError when a side can't be read, Unreachable when what runs can't be observed.
     """
     compiled, chosen = compile_for_target(project_dir, target)
     if against is not None:
@@ -240,7 +265,11 @@ def plan(project_dir: Path, *, target: str | None = None, against: Path | None =
     from streamform.session import open_session
 
     with open_session(project_dir, compiled, chosen) as session:
-        return _plan_result(session, session.assess(observe=False), chosen.approvals)
+        situation = session.assess(observe=observe)
+        effective = chosen.approvals or policy
+        if requested_by is not None:
+            session.register_waiting(situation, effective, requested_by)
+        return _plan_result(session, situation, effective)
 
 
 def _plan_against(compiled: Compiled, target: Target, against: Path) -> PlanResult:
@@ -292,6 +321,7 @@ def _apply(
 ) -> ApplyResult:
     from streamform.session import wanted_units
 
+    before = session.record_text()
     finished = {outcome.name: outcome for outcome in session.finish_open(applier)}
     situation = session.assess(observe=True)
     chosen = wanted_units(situation.units, unit)
@@ -300,7 +330,8 @@ def _apply(
     fresh = [session.apply_unit(applier, unit_plan, effective) for unit_plan in chosen]
     units = tuple(finished.get(o.name, o) if o.outcome == "unchanged" else o for o in fresh)
     rest = tuple(o for name, o in finished.items() if name not in {u.name for u in fresh})
-    return ApplyResult(session.project.name, session.target.name, (*rest, *units), situation.diff)
+    record = RecordChange(before, session.record_text())
+    return ApplyResult(session.project.name, session.target.name, (*rest, *units), situation.diff, record)
 
 
 def _plan_result(session: Session, situation: Situation, policy: Policy | None) -> PlanResult:
@@ -357,6 +388,7 @@ def stop(
     compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("stop", by)):
         applier = session.applier(by, progress)
+        before = session.record_text()
         session.finish_open(applier)
         running = [u for u in session.assess(observe=True).units if u.running is not None]
         if not running:
@@ -364,7 +396,8 @@ def stop(
         plans = [stop_plan(u, session.backend, discard_state=discard_state) for u in wanted_units(running, unit)]
         action: Action = "discard" if discard_state else "stop"
         outcomes = tuple(session.apply_unit(applier, plan_, chosen.approvals or policy, action) for plan_ in plans)
-    return ApplyResult(session.project.name, chosen.name, outcomes)
+        record = RecordChange(before, session.record_text())
+    return ApplyResult(session.project.name, chosen.name, outcomes, record=record)
 
 
 # approvals

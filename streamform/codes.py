@@ -323,6 +323,14 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "Folding an update into an accumulator means taking back the value that it replaces.",
     ),
     (
+        "SF209",
+        "error",
+        "union of updates",
+        "model `{model}` has a UNION ALL over {input}, whose rows are updated",
+        "unite the sources instead, and aggregate above the UNION ALL",
+        "Rows of two updating inputs have no common key, so an update could not say which row it replaces.",
+    ),
+    (
         "SF207",
         "error",
         "key column not in the output",

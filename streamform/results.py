@@ -87,6 +87,14 @@ class UnitOutcome:
     plan: UnitPlan | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """The applied record as it is stored, before and after a command; None where there is none."""
+
+    before: str | None
+    after: str | None
+
+
 @dataclass(frozen=True)
 class ApplyResult:
     """The outcome of every unit; the worst one is the apply's."""
@@ -95,6 +103,7 @@ class ApplyResult:
     target: str
     units: tuple[UnitOutcome, ...]
     diff: Diff | None = None
+    record: RecordChange | None = None
 
     @property
     def outcome(self) -> Literal["failed", "blocked", "applied", "unchanged"]:

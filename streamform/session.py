@@ -53,6 +53,11 @@ class Session:
         """The running side, as it is written down."""
         return read_deployed(self.store)
 
+    def record_text(self) -> str | None:
+        """The applied record as it is stored."""
+        content = self.store.documents.read(self.store.record_path)
+        return None if content is None else content.decode("utf-8", "replace")
+
     def assess(self, *, observe: bool) -> Situation:
         """The situation of every unit."""
         return assess(self.compiled, self.target, self.deployed(), self.backend, self.store.documents.describe(), observe=observe)
@@ -132,6 +137,14 @@ class Session:
             (Request(by, now),),
         )
         return self.store.write_pending(fresh, replaces=None)
+
+    def register_waiting(self, situation: Situation, policy: Policy | None, by: str) -> None:
+        """Write down every plan that needs an approval; one whose last attempt is unfinished is none."""
+        from streamform.lifecycle.gate import needs_approval
+
+        for unit in situation.units:
+            if unit.open_attempt is None and needs_approval(unit.staging.requires, policy):
+                self.register(unit, by)
 
     # applying
 

@@ -89,7 +89,8 @@ def decide(question: GateInput) -> Decision:
         return Shut(question.plan_id, rule.id, rule.sentence)
     approvals: tuple[DecisionEntry, ...] = ()
     if rule.id == "G7":
-        assert question.pending is not None and question.policy is not None
+        assert question.pending is not None
+        assert question.policy is not None
         assert question.pending.plan_id == question.plan_id, "an approval of another plan opens nothing"
         approvals = tuple(counted_approvals(question.pending, question.policy, question.now_ms))
     return Open(question.plan_id, rule.id, approvals, _SEAL)

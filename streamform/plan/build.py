@@ -10,7 +10,7 @@ from typing import Literal
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic
 from streamform.plan.changelog import check_materialization, derive_aggregated, derive_projected
-from streamform.plan.clock import SourceClock, projected_time, source_clock
+from streamform.plan.clock import SourceClock, projected_time, source_clock, united_time
 from streamform.plan.nodes import (
     APPEND,
     UNBOUNDED_RETENTION,
@@ -27,6 +27,7 @@ from streamform.plan.nodes import (
     SinkSpec,
     SourceSpec,
     Spec,
+    UnionSpec,
     WindowContract,
     node_id,
 )
@@ -38,6 +39,7 @@ from streamform.sql.expressions import (
     Relation,
     Selection,
     SourceScan,
+    Union,
     render_expression,
 )
 from streamform.values.instants import render_duration
@@ -96,10 +98,12 @@ class _Builder:
             sink = self.upstream.sinks[relation.model]
             self.clocked |= self.upstream.clocked[relation.model]
             return sink
+        if isinstance(relation, Union):
+            return self.union(relation)
         below = self.lower(relation.input)
         if isinstance(relation, Selection):
             definition = render_expression(relation.predicate)
-            return self.over(below, "filter", definition, below.schema, below.changelog, below.time, FilterSpec(relation.predicate))
+            return self.over((below,), "filter", definition, below.schema, below.changelog, below.time, FilterSpec(relation.predicate))
         if isinstance(relation, Projection):
             return self.projection(relation, below)
         return self.aggregate(relation, below)
@@ -127,17 +131,28 @@ class _Builder:
         self.nodes.append(node)
         return node
 
+    def union(self, relation: Union) -> Node:
+        inputs = tuple(map(self.lower, relation.inputs))
+        updating = next((node for node in inputs if node.changelog.is_updating), None)
+        if updating is not None:
+            self.refuse_updating("SF209", updating)
+        time = united_time([node.time for node in inputs], [node.schema for node in inputs])
+        return self.over(inputs, "union", "union all", relation.schema, APPEND, time, UnionSpec())
+
+    def refuse_updating(self, code: str, below: Node) -> None:
+        described = f"ref('{below.model}')" if below.model != self.model.name else "a grouped subquery"
+        self.diagnostics.append(problem(code, path=self.model.path, model=self.model.name, input=described))
+
     def projection(self, relation: Projection, below: Node) -> Node:
         changelog, dropped = derive_projected(below.changelog, relation.outputs)
         self.dropped = self.dropped or dropped
         definition = ", ".join(map(str, relation.outputs))
         time = projected_time(below.time, relation.outputs)
-        return self.over(below, "project", definition, relation.schema, changelog, time, ProjectSpec(relation.outputs))
+        return self.over((below,), "project", definition, relation.schema, changelog, time, ProjectSpec(relation.outputs))
 
     def aggregate(self, relation: Grouping, below: Node) -> Node:
         if below.changelog.is_updating:
-            described = f"ref('{below.model}')" if below.model != self.model.name else "a grouped subquery"
-            self.diagnostics.append(problem("SF206", path=self.model.path, model=self.model.name, input=described))
+            self.refuse_updating("SF206", below)
         keys = tuple(key.name for key in relation.keys)
         window = self.window(relation, below)
         retention = UNTIL_CLOSE if window else self.retention()
@@ -145,7 +160,7 @@ class _Builder:
         definition = f"key=[{', '.join(keys)}] aggregates=[{', '.join(c.name for c in relation.calls)}]"
         changelog = derive_aggregated(keys, windowed=window is not None)
         spec = AggregateSpec(relation.keys, relation.calls, window, None if window else self.model.retention_ms)
-        return self.over(below, "aggregate", definition, relation.schema, changelog, None, spec, state)
+        return self.over((below,), "aggregate", definition, relation.schema, changelog, None, spec, state)
 
     def window(self, relation: Grouping, below: Node) -> WindowContract | None:
         if not relation.windowed or self.model.window is None:
@@ -162,11 +177,11 @@ class _Builder:
     def sink(self, below: Node) -> Node:
         definition = sink_definition(self.model.materialized, self.model.sink)
         spec = SinkSpec(self.model.materialized, self.model.key, self.model.sink)
-        return self.over(below, "sink", definition, below.schema, below.changelog, below.time, spec)
+        return self.over((below,), "sink", definition, below.schema, below.changelog, below.time, spec)
 
     def over(
         self,
-        below: Node,
+        inputs: tuple[Node, ...],
         kind: NodeKind,
         definition: str,
         schema: Schema,
@@ -175,10 +190,10 @@ class _Builder:
         spec: Spec,
         state: KeyedState | None = None,
     ) -> Node:
-        """A node over one input, which follows its input's boundedness."""
-        node = Node(
-            self.next_id(kind), self.model.name, kind, (below.id,), definition, schema, below.boundedness, changelog, state, time, spec
-        )
+        """A node over inputs; it ends when all of them end."""
+        bounded: Literal["bounded", "unbounded"] = "bounded" if all(node.boundedness == "bounded" for node in inputs) else "unbounded"
+        ids = tuple(node.id for node in inputs)
+        node = Node(self.next_id(kind), self.model.name, kind, ids, definition, schema, bounded, changelog, state, time, spec)
         self.nodes.append(node)
         return node
 

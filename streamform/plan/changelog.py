@@ -43,6 +43,7 @@ MODES = (
         "A group's row changes as facts arrive; without GROUP BY there is one row with an empty key.",
     ),
     Mode("M5", "windowed aggregate", "append", "append", "A window's result is emitted once, when the window closes."),
+    Mode("M7", "union", "append", "append", "Every row of every input is a new fact."),
     Mode("M6", "sink", "any", "its input's", "The model's changelog as readers see it."),
 )
 

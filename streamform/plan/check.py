@@ -7,12 +7,13 @@ those that do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from streamform.codes import listed, problem, suggest
 from streamform.diagnostics import Diagnostic, Location
 from streamform.plan.graph import Graph
-from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, Plan, ProjectSpec, SinkSpec, SourceSpec
+from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, Plan, ProjectSpec, SinkSpec, SourceSpec, UnionSpec
 from streamform.project.files import PROJECT_FILE, SOURCES_FILE
 from streamform.project.hints import REFERENCE, check_hints
 from streamform.project.load import Loaded
@@ -363,6 +364,17 @@ def _origins(plan: Plan, node: Node, columns: list[str]) -> Iterator[tuple[Sourc
             yield from _origins(plan, below, [named[c] for c in columns if c in named])
         elif isinstance(below.spec, (FilterSpec, SinkSpec)):
             yield from _origins(plan, below, columns)
+        elif isinstance(below.spec, UnionSpec):
+            yield from _united_origins(plan, below, columns)
+
+
+def _united_origins(plan: Plan, union: Node, columns: list[str]) -> Iterator[tuple[Source, set[str]]]:
+    """The same below a union, whose inputs' columns correspond by position."""
+    names = [column.name for column in union.schema]
+    for below in plan.inputs_of(union):
+        as_below = [below.schema[names.index(column)].name for column in columns]
+        part = replace(union, inputs=(below.id,))
+        yield from _origins(plan, part, as_below)
 
 
 def _check_hinted_nodes(loaded: Loaded, project: Project, plan: Plan) -> Iterator[Diagnostic]:

@@ -5,11 +5,13 @@ Rows E1 to E5 are the event time page's declarations. A clock is declared here a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from streamform.project.model import Source
 from streamform.sql.expressions import ColumnRef, Output
+from streamform.values.rows import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,12 @@ def source_clock(source: Source) -> SourceClock | None:
     if source.event_time is None:
         return None
     return SourceClock(source.event_time, source.watermark_ms or 0, source.late_events or "drop")
+
+
+def united_time(times: Sequence[str | None], schemas: Sequence[Schema]) -> str | None:
+    """The time attribute above a union: the column that is every input's, under the first one's name."""
+    places = {[c.name for c in schema].index(time) if time is not None else None for time, schema in zip(times, schemas, strict=True)}
+    return times[0] if len(places) == 1 else None
 
 
 def projected_time(time: str | None, outputs: tuple[Output, ...]) -> str | None:

@@ -16,8 +16,8 @@ from streamform.sql.expressions import AggregateCall, ColumnRef, Expression, Out
 from streamform.values.instants import render_duration
 from streamform.values.rows import Schema
 
-NodeKind = Literal["source", "filter", "aggregate", "project", "sink"]
-NODE_KINDS: tuple[NodeKind, ...] = ("source", "filter", "aggregate", "project", "sink")
+NodeKind = Literal["source", "filter", "aggregate", "project", "union", "sink"]
+NODE_KINDS: tuple[NodeKind, ...] = ("source", "filter", "aggregate", "project", "union", "sink")
 UNBOUNDED_RETENTION = "unbounded"
 UNTIL_CLOSE = "until-close"
 
@@ -102,6 +102,11 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class UnionSpec:
+    """Hands on the rows of every input, column by column in order."""
+
+
+@dataclass(frozen=True, slots=True)
 class SinkSpec:
     """Hands a model's changelog to its readers, and to an endpoint where one is declared."""
 
@@ -110,7 +115,7 @@ class SinkSpec:
     endpoint: Endpoint | None
 
 
-Spec = SourceSpec | FilterSpec | ProjectSpec | AggregateSpec | SinkSpec
+Spec = SourceSpec | FilterSpec | ProjectSpec | AggregateSpec | UnionSpec | SinkSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from streamform.project.files import PROJECT_FILE
 from streamform.project.load import Loaded
 from streamform.project.model import Model
 
-REFERENCE = re.compile(r"(source|filter|aggregate|project|sink)\.(0|[1-9][0-9]*)", re.ASCII)
-_NODE_ID = re.compile(r"(.+)::(source|filter|aggregate|project|sink)::(0|[1-9][0-9]*)", re.ASCII | re.DOTALL)
+_KINDS = "source|filter|aggregate|project|union|sink"
+REFERENCE = re.compile(rf"({_KINDS})\.(0|[1-9][0-9]*)", re.ASCII)
+_NODE_ID = re.compile(rf"(.+)::({_KINDS})::(0|[1-9][0-9]*)", re.ASCII | re.DOTALL)
 
 
 def split_node_id(text: str) -> tuple[str, str, int] | None:

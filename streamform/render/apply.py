@@ -38,9 +38,8 @@ def _measured(unit: UnitOutcome) -> str:
     parts: list[str] = []
     if unit.result is not None and unit.result.job_id:
         parts.append(f"job {short(unit.result.job_id)}")
-    for facts in (unit.result.facts or {}).values() if unit.result is not None else ():
-        if "text" in facts:
-            parts.append(str(facts["text"]))
+    reported = (unit.result.facts or {}).values() if unit.result is not None else ()
+    parts += [str(facts["text"]) for facts in reported if "text" in facts]
     return f" ({'; '.join(parts)})" if parts else ""
 
 

@@ -10,8 +10,10 @@ from streamform.diff.rules import RULES
 from streamform.lifecycle.gate import GATE
 from streamform.plan.changelog import MODES
 from streamform.plan.clock import CLOCK_RULES
+from streamform.render.words import title
+from streamform.sql.aggregates import AGGREGATES
 from streamform.sql.casts import CASTS
-from streamform.sql.functions import AGGREGATES, FUNCTIONS
+from streamform.sql.functions import FUNCTIONS, MANY, Function
 from streamform.sql.unsupported import CLAUSES, EXPRESSIONS, FUNCTIONS_REFUSED
 
 GENERATED = "<!-- Printed from the tables in the source by `make docs`; edit those. -->\n\n"
@@ -53,18 +55,47 @@ def _codes() -> str:
 
 
 def _sql() -> str:
-    functions = markdown_table(("operator", "written"), ((f"`{f.name}`", f"`{f.render.format('a', 'b')}`") for f in FUNCTIONS.values()))
-    aggregates = markdown_table(
-        ("aggregate", "starts at"), ((f"`{a.name.upper()}`", "NULL" if a.initial is None else str(a.initial)) for a in AGGREGATES.values())
-    )
     kinds = sorted({source for source, _ in CASTS})
     casts = markdown_table(
         ("from", "to"), ((f"`{kind}`", ", ".join(f"`{target}`" for source, target in CASTS if source == kind)) for kind in kinds)
     )
+    aggregates = markdown_table(("aggregate", "what it is"), ((f"`{a.name.upper()}`", a.about) for a in AGGREGATES.values()))
     refused = [(construct, instead) for construct, instead in (*CLAUSES.values(), *EXPRESSIONS.values())]
     refused += [(f"`{name}`", why) for name, why in FUNCTIONS_REFUSED.items()]
     return (
-        f"{GENERATED}# SQL\n\nA model is one SELECT over source() and ref(): columns, `*`, expressions with AS, WHERE, GROUP BY, HAVING, "
-        f"subqueries in FROM and CTEs. Unquoted names fold to lower case.\n\n## Operators\n\n{functions}\n## Aggregates\n\n{aggregates}\n"
-        f"## CAST\n\n{casts}\n## Refused\n\n{markdown_table(('what', 'what to write instead, or why'), refused)}"
+        f"{GENERATED}# SQL\n\n{_SQL_INTRODUCTION}\n\n{_functions()}## Aggregates\n\nAlso `AGGREGATE(DISTINCT a)` and `AGGREGATE(a) FILTER (WHERE b)`.\n\n{aggregates}\n"
+        f"## CAST\n\nTRY_CAST is NULL where text is no such value.\n\n{casts}\n"
+        f"## Refused\n\n{markdown_table(('what', 'what to write instead, or why'), refused)}"
     )
+
+
+_SQL_INTRODUCTION = (
+    "A model is one SELECT over source() and ref(): columns, `*`, expressions with AS, WHERE, GROUP BY, HAVING, DISTINCT, UNION ALL, "
+    "subqueries in FROM and CTEs. Unquoted names fold to lower case. A function of a NULL is NULL where nothing else is said."
+)
+
+
+def _functions() -> str:
+    groups = dict.fromkeys(f.group for f in FUNCTIONS.values())
+    return "".join(
+        f"## {title(group)}\n\n{markdown_table(('written', 'what it is'), map(_function, (f for f in FUNCTIONS.values() if f.group == group)))}\n"
+        for group in groups
+    )
+
+
+def _function(function: Function) -> tuple[str, str]:
+    written = _WRITTEN.get(function.name)
+    if written is None:
+        shown = "abcd"[: max(1, min(function.arity[1], 3))]
+        written = function.rendered(list(shown) if function.arity[1] != MANY else ["a", "b", "..."])
+        if written.startswith("(") and written.endswith(")"):
+            written = written[1:-1]
+    return f"`{written}`", function.about
+
+
+_WRITTEN = {
+    "CASE": "CASE WHEN a THEN b ELSE c END",
+    "IN": "a IN (b, ...)",
+    "NEGATE": "-a",
+}
+"""Functions whose notation is not made of a name and operands."""

@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from streamform.sql.casts import converter
+from streamform.sql.casts import converter, safely
 from streamform.sql.expressions import Call, Cast, ColumnRef, Expression, Literal
 from streamform.sql.numeric import ValueLost
 from streamform.values.types import FLOAT64, DataType
+
+NEVER_NULL = frozenset(
+    {"IS NULL", "IS NOT NULL", "IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"}
+)
 
 
 @dataclass(slots=True)
@@ -50,13 +54,11 @@ def expression_code(expression: Expression, code: Code) -> str:
     if isinstance(expression, Literal):
         return constant_code(expression, code)
     if isinstance(expression, Cast):
-        return converted_code(expression.operand, expression.type, code)
-    nulls = expression.function.nulls
-    if nulls == "strict":
-        return _strict_code(expression, code)
-    if nulls in ("is_null", "is_not_null"):
-        return f"({expression_code(expression.args[0], code)} {'is' if nulls == 'is_null' else 'is not'} None)"
-    return _logic_code(expression, code)
+        return _safe_code(expression, code) if expression.safe else converted_code(expression.operand, expression.type, code)
+    if expression.function.emit is not None:
+        args = [converted_code(arg, type_, code) for arg, type_ in zip(expression.args, expression.operands, strict=True)]
+        return expression.function.emit(expression, args, code.temporary)
+    return _strict_code(expression, code)
 
 
 def constant_code(literal: Literal, code: Code) -> str:
@@ -79,6 +81,16 @@ def converted_code(operand: Expression, type_: DataType, code: Code) -> str:
         return inner
     name = code.temporary()
     return f"(None if ({name} := {inner}) is None else {code.bind(convert)}({name}))"
+
+
+def _safe_code(cast: Cast, code: Code) -> str:
+    """TRY_CAST: NULL where the text is no such value."""
+    convert = converter(cast.operand.type, cast.type)
+    inner = expression_code(cast.operand, code)
+    if convert is None:
+        return inner
+    name = code.temporary()
+    return f"(None if ({name} := {inner}) is None else {code.bind(safely(convert, cast.operand.type))}({name}))"
 
 
 def _raise(error: ValueLost) -> None:
@@ -119,18 +131,7 @@ def _strict_code(call: Call, code: Code) -> str:
 def _is_never_null(expression: Expression) -> bool:
     if isinstance(expression, Literal):
         return expression.value is not None
-    return isinstance(expression, Call) and expression.function.nulls in ("is_null", "is_not_null")
-
-
-def _logic_code(call: Call, code: Code) -> str:
-    decides = "False" if call.function.nulls == "and" else "True"
-    other = "True" if decides == "False" else "False"
-    left, right = (expression_code(arg, code) for arg in call.args)
-    a, b = code.temporary(), code.temporary()
-    return (
-        f"({decides} if ({a} := {left}) is {decides} else {decides} if ({b} := {right}) is {decides} "
-        f"else None if {a} is None or {b} is None else {other})"
-    )
+    return isinstance(expression, Call) and expression.function.name in NEVER_NULL
 
 
 def can_fail(expression: Expression) -> bool:
@@ -151,7 +152,7 @@ def condition_code(expression: Expression, code: Code) -> str:
 
     NULL counts as not true. Where the right side of an AND can't fail, plain `and` gives the same answer.
     """
-    if isinstance(expression, Call) and expression.function.nulls == "and" and not can_fail(expression.args[1]):
+    if isinstance(expression, Call) and expression.function.name == "AND" and not can_fail(expression.args[1]):
         left, right = (condition_code(arg, code) for arg in expression.args)
         return f"({left} and {right})"
     return expression_code(expression, code)

@@ -11,17 +11,9 @@ from dataclasses import dataclass, field
 from decimal import localcontext
 
 from streamform.errors import DataError
-from streamform.plan.nodes import AggregateSpec, Node, Plan, SourceSpec
-from streamform.runtime.operators import (
-    AggregateOperator,
-    Batch,
-    Operator,
-    Rejected,
-    SourceOperator,
-    WindowOperator,
-    build_operator,
-    memory_store,
-)
+from streamform.plan.nodes import AggregateSpec, Node, Plan, SinkSpec, SourceSpec
+from streamform.runtime.keyed import AggregateOperator, WindowOperator
+from streamform.runtime.operators import Batch, Operator, Rejected, SourceOperator, build_operator, memory_store
 from streamform.runtime.records import INSERT, Change
 from streamform.runtime.state import StateStore
 from streamform.values.rows import EXACT, Row
@@ -58,6 +50,7 @@ class Dataflow:
         self.operators: dict[str, Operator | None] = {}
         self.readers: dict[str, list[str]] = {node.id: [] for node in plan.nodes}
         self.counts: dict[str, SourceCounts] = {}
+        self.sinks = {node.id for node in plan.nodes if isinstance(node.spec, SinkSpec)}
         self.drained = Drained()
         for node in plan.nodes:
             for name in node.inputs:
@@ -187,11 +180,12 @@ class Dataflow:
             return
         for reader in self.readers[node_id]:
             operator = self.operators[reader]
-            if operator is None:
-                self._collect(reader, node_id, batch)
-                self._deliver(reader, batch)
-            else:
+            if operator is not None:
                 self._deliver(reader, operator.process(batch))
+                continue
+            if reader in self.sinks:
+                self._collect(reader, node_id, batch)
+            self._deliver(reader, batch)
 
     def _collect(self, sink: str, below: str, batch: Batch) -> None:
         """Keep what a sink shows, without the hidden event time."""

@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from streamform.sql.numeric import ValueLost, decimal_checker, integer_checker
-from streamform.values.instants import parse_file_instant, render_file_instant
+from streamform.sql.time import DAY_MS
+from streamform.values.instants import parse_date, parse_file_instant, render_date, render_file_instant
 from streamform.values.rows import Value
 from streamform.values.types import DataType
 
@@ -146,6 +147,28 @@ def _fraction(instant_ms: int) -> str:
     return "" if "." in render_file_instant(instant_ms) else ".000"
 
 
+def _text_to_date(source: DataType, target: DataType) -> Converter:
+    def convert(value: str) -> int:
+        try:
+            return parse_date(value.strip())
+        except ValueError:
+            raise ValueLost(f"'{value}' is not {target}; Flink would fail") from None
+
+    return convert
+
+
+def _timestamp_to_date(source: DataType, target: DataType) -> Converter:
+    return lambda value: value // DAY_MS
+
+
+def _date_to_timestamp(source: DataType, target: DataType) -> Converter:
+    return lambda value: value * DAY_MS
+
+
+def _date_to_text(source: DataType, target: DataType) -> Converter:
+    return render_date
+
+
 CASTS: dict[tuple[str, str], Callable[[DataType, DataType], Converter]] = {
     ("int32", "int32"): _identity,
     ("int32", "int64"): _identity,
@@ -186,6 +209,11 @@ CASTS: dict[tuple[str, str], Callable[[DataType, DataType], Converter]] = {
     ("timestamp", "timestamp"): _identity,
     ("timestamp", "string"): _timestamp_to_text,
     ("timestamp", "int64"): _identity,
+    ("timestamp", "date"): _timestamp_to_date,
+    ("date", "timestamp"): _date_to_timestamp,
+    ("date", "date"): _identity,
+    ("date", "string"): _date_to_text,
+    ("string", "date"): _text_to_date,
 }
 """Every conversion that exists, by kind of operand and kind of result. NULL becomes NULL of any type."""
 
@@ -201,3 +229,17 @@ def converter(source: DataType, target: DataType) -> Converter | None:
         return None
     make = CASTS[source.kind, target.kind]
     return None if make is _identity else make(source, target)
+
+
+def safely(convert: Converter, source: DataType) -> Converter:
+    """TRY_CAST's conversion: text that is no such value becomes NULL; a number that Flink would wrap stays an error."""
+
+    def attempt(value: Any) -> Value:
+        try:
+            return convert(value)
+        except ValueLost as lost:
+            if source.kind == "string" or "NULL" in str(lost):
+                return None
+            raise
+
+    return attempt

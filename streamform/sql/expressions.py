@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from streamform.sql.time import render_interval
+from streamform.values.instants import render_date, render_file_instant
 from streamform.values.rows import Column, Schema, Value, render_decimal
 from streamform.values.types import DataType
 
@@ -59,6 +61,8 @@ class Cast:
 
     operand: Expression
     type: DataType
+    safe: bool = False
+    """TRY_CAST: a value that can't be converted becomes NULL."""
 
 
 Expression = ColumnRef | Literal | Call | Cast
@@ -71,11 +75,17 @@ class AggregateCall:
     function: str
     argument: Expression | None
     type: DataType
+    distinct: bool = False
+    """Whether equal values count once."""
+    condition: Expression | None = None
+    """FILTER (WHERE ..): only rows for which it is true are taken in."""
 
     @property
     def name(self) -> str:
-        """The accumulator's column name: `sum(amount)`, `count(*)`."""
-        return f"{self.function}({'*' if self.argument is None else render_expression(self.argument)})"
+        """The accumulator's column name: `sum(amount)`, `count(*)`, `count(DISTINCT a)`."""
+        operand = "*" if self.argument is None else render_expression(self.argument)
+        text = f"{self.function}({'DISTINCT ' if self.distinct else ''}{operand})"
+        return text if self.condition is None else f"{text} FILTER (WHERE {render_expression(self.condition)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +151,22 @@ class Grouping:
     schema: Schema
 
 
-Relation = SourceScan | ModelScan | Selection | Projection | Grouping
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The rows of all inputs, under the first one's names."""
+
+    inputs: tuple[Relation, ...]
+    schema: Schema
+
+
+Relation = SourceScan | ModelScan | Selection | Projection | Grouping | Union
+
+
+def inputs_of(relation: Relation) -> tuple[Relation, ...]:
+    """The relations that a relation reads, none for a scan."""
+    if isinstance(relation, (SourceScan, ModelScan)):
+        return ()
+    return relation.inputs if isinstance(relation, Union) else (relation.input,)
 
 
 def render_expression(expression: Expression) -> str:
@@ -151,22 +176,40 @@ def render_expression(expression: Expression) -> str:
     if isinstance(expression, Literal):
         return render_literal(expression)
     if isinstance(expression, Cast):
-        return f"CAST({render_expression(expression.operand)} AS {expression.type})"
-    return expression.function.render.format(*(_render_operand(expression, arg) for arg in expression.args))
+        return f"{'TRY_CAST' if expression.safe else 'CAST'}({render_expression(expression.operand)} AS {expression.type})"
+    args = [_render_operand(expression, arg) for arg in expression.args]
+    return (
+        _render_case(args)
+        if expression.function.name == "CASE"
+        else _render_in(args)
+        if expression.function.name == "IN"
+        else expression.function.rendered(args)
+    )
+
+
+def _render_case(args: list[str]) -> str:
+    branches = "".join(f" WHEN {condition} THEN {value}" for condition, value in zip(args[:-1:2], args[1:-1:2], strict=True))
+    return f"CASE{branches} ELSE {args[-1]} END"
+
+
+def _render_in(args: list[str]) -> str:
+    return f"({args[0]} IN ({', '.join(args[1:])}))"
 
 
 def _render_operand(call: Call, arg: Expression) -> str:
     """An operand's text. A whole number written as 2.0 keeps its point where it alone makes the operation float."""
     text = render_expression(arg)
-    if not (isinstance(arg, Literal) and arg.exact is not None and text.lstrip("-").isdecimal()):
+    if not (isinstance(arg, Literal) and arg.type.kind == "float64" and text.lstrip("-").isdecimal()):
+        return text
+    if call.function.group == "comparison":
         return text
     others = [other for other in call.args if other is not arg]
-    typed_by_it = call.type.kind == "float64" and not any(o.type.kind == "float64" and not _is_point_literal(o) for o in others)
+    typed_by_it = not any(o.type.kind == "float64" and not _is_float_literal(o) for o in others)
     return f"{text}.0" if typed_by_it else text
 
 
-def _is_point_literal(expression: Expression) -> bool:
-    return isinstance(expression, Literal) and expression.exact is not None
+def _is_float_literal(expression: Expression) -> bool:
+    return isinstance(expression, Literal) and expression.type.kind == "float64"
 
 
 def render_literal(literal: Literal) -> str:
@@ -178,6 +221,12 @@ def render_literal(literal: Literal) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
+    if literal.type.kind in ("interval", "months"):
+        return render_interval(literal.type.kind, int(value))
+    if literal.type.kind == "date":
+        return f"DATE '{render_date(int(value))}'"
+    if literal.type.kind == "timestamp":
+        return f"TIMESTAMP '{render_file_instant(int(value)).replace('T', ' ')}'"
     return render_decimal(Decimal(repr(value)) if isinstance(value, float) else Decimal(value))
 
 

@@ -1,21 +1,29 @@
-"""FUNCTIONS and AGGREGATES: every operator and function, one row each.
+"""FUNCTIONS: every operator and scalar function, one row each.
 
-A row says how the function is typed, shown, computed and written for Flink. docs/sql.md is printed from it.
+A row says how the function is typed, shown, computed and written for Flink. docs/sql.md is printed from it. A function
+whose result depends on when it runs has no row (unsupported.py says why).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from streamform.sql import conditional as c
 from streamform.sql import numeric as n
-from streamform.values.rows import INTEGER_RANGES, Value
-from streamform.values.types import FLOAT64, INT64, MAX_PRECISION, NULL, DataType
+from streamform.sql import text as x
+from streamform.sql import time as t
+from streamform.sql import typing as ty
+from streamform.values.rows import EXACT, Value, round_decimal
+from streamform.values.types import BOOLEAN, FLOAT64, INT32, INT64, STRING, TIMESTAMP
 
 if TYPE_CHECKING:
-    from streamform.sql.expressions import Call, Expression
+    from streamform.sql.expressions import Call
+
+MANY = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +31,27 @@ class Function:
     """One operator or function."""
 
     name: str
-    node: str
-    """The parser's class for it."""
-    arity: int
-    typing: Callable[[str, Sequence[Expression]], n.Typing]
-    render: str
-    """Canonical text over the operands' texts."""
-    flink: str
-    """Flink SQL over the operands' SQL."""
+    typing: ty.Typer
+    group: str
+    """Where docs/sql.md lists it."""
+    about: str
+    arity: tuple[int, int] = (2, 2)
+    render: str = ""
+    """Canonical text over the operands' texts; NAME(a, b) when empty."""
+    flink: str = ""
+    """Flink SQL over the operands' SQL; as rendered when empty."""
     code: str | None = None
-    """Python over the operands' names, for operands that are not NULL; None where `value` computes."""
+    """Python over the operands' names, for operands that are not NULL; None where `value` or `emit` computes."""
     float_code: str | None = None
     """The same where an operand is a float, whose NaN is not comparable."""
     value: Callable[[Call], Callable[..., Value]] | None = None
     """Makes the function that computes one call from operands that are not NULL."""
-    nulls: Literal["strict", "and", "or", "is_null", "is_not_null"] = "strict"
-    """How NULL operands are treated; strict means that one NULL makes the result NULL."""
+    emit: c.Emitter | None = None
+    """Python for a function that decides about NULL itself; every other function is NULL where an operand is."""
+    constants: tuple[int, ...] = ()
+    """Operands that must be constants, by position."""
+    check: Callable[[Call], None] | None = None
+    """Refuses constants that the function can't take. Raises: ValueError."""
 
     def __repr__(self) -> str:
         return f"Function({self.name!r})"
@@ -46,104 +59,434 @@ class Function:
     def __reduce__(self) -> tuple[Any, ...]:
         return function_named, (self.name,)
 
+    def rendered(self, args: list[str]) -> str:
+        """The call's canonical text."""
+        return self.render.format(*args) if self.render else f"{self.name}({', '.join(args)})"
+
+    def in_flink(self, args: list[str]) -> str:
+        """The call in Flink SQL."""
+        return self.flink.format(*args) if self.flink else self.rendered(args)
+
 
 def function_named(name: str) -> Function:
     """The row of this name."""
     return FUNCTIONS[name]
 
 
-def _comparison(name: str, node: str, code: str, flink: str | None = None) -> Function:
+def _binary(name: str, typing: ty.Typer, group: str, about: str, **row: Any) -> Function:
+    return Function(name, typing, group, about, render=f"({{0}} {name} {{1}})", **row)
+
+
+def _comparison(name: str, code: str, about: str, flink: str = "") -> Function:
     of_floats = f"(None if {{0}} != {{0}} or {{1}} != {{1}} else {code})"
-    return Function(name, node, 2, n.type_comparison, f"({{0}} {name} {{1}})", f"({{0}} {flink or name} {{1}})", code, of_floats)
+    return _binary(name, n.type_comparison, "comparison", about, flink=flink, code=code, float_code=of_floats)
 
 
-def _arithmetic(name: str, node: str) -> Function:
-    text = f"({{0}} {name} {{1}})"
-    return Function(name, node, 2, n.type_arithmetic, text, text, value=n.arithmetic_value)
+def _arithmetic(name: str, about: str) -> Function:
+    return _binary(name, n.type_arithmetic, "arithmetic", about, value=n.arithmetic_value)
 
 
-_ROWS = (
-    _arithmetic("+", "Add"),
-    _arithmetic("-", "Sub"),
-    _arithmetic("*", "Mul"),
-    _arithmetic("/", "Div"),
-    _comparison("=", "EQ", "({0} == {1})"),
-    _comparison("!=", "NEQ", "({0} != {1})", "<>"),
-    _comparison("<", "LT", "({0} < {1})"),
-    _comparison("<=", "LTE", "({0} <= {1})"),
-    _comparison(">", "GT", "({0} > {1})"),
-    _comparison(">=", "GTE", "({0} >= {1})"),
-    Function("AND", "And", 2, n.type_logic, "({0} AND {1})", "({0} AND {1})", nulls="and"),
-    Function("OR", "Or", 2, n.type_logic, "({0} OR {1})", "({0} OR {1})", nulls="or"),
-    Function("NOT", "Not", 1, n.type_logic, "(NOT {0})", "(NOT {0})", "(not {0})"),
-    Function("IS NULL", "Is", 1, n.type_null_test, "({0} IS NULL)", "({0} IS NULL)", nulls="is_null"),
-    Function("IS NOT NULL", "IsNot", 1, n.type_null_test, "({0} IS NOT NULL)", "({0} IS NOT NULL)", nulls="is_not_null"),
+def _test(name: str, typing: ty.Typer, about: str, emit: c.Emitter) -> Function:
+    return Function(name, typing, "comparison", about, (1, 1), f"({{0}} {name})", emit=emit)
+
+
+def _simple(function: Callable[..., Value]) -> Callable[[Call], Callable[..., Value]]:
+    """A value maker for a function that does not depend on the call's types."""
+    return lambda call: function
+
+
+def _text(name: str, typing: ty.Typer, about: str, function: Callable[..., Value], arity: tuple[int, int], **row: Any) -> Function:
+    return Function(name, typing, "text", about, arity, value=_simple(function), **row)
+
+
+def _negated(call: Call) -> Callable[..., Value]:
+    if call.type.is_integer:
+        check = n.integer_checker(call.type)
+        return lambda a: check(-a)
+    return lambda a: a.copy_negate() if isinstance(a, Decimal) and a else -a
+
+
+def _absolute(call: Call) -> Callable[..., Value]:
+    check = n.integer_checker(call.type) if call.type.is_integer else None
+    return (lambda a: check(abs(a))) if check else (lambda a: a.copy_abs() if isinstance(a, Decimal) else abs(a))
+
+
+def _sign(call: Call) -> Callable[..., Value]:
+    if call.type.kind == "decimal":
+        plus, minus = round_decimal(Decimal(1), call.type.scale), round_decimal(Decimal(-1), call.type.scale)
+        return lambda a: plus if a > 0 else minus if a < 0 else a
+    if call.type == FLOAT64:
+        return lambda a: a if a != a or a == 0 else math.copysign(1.0, a)
+    return lambda a: (a > 0) - (a < 0)
+
+
+def _floor(call: Call) -> Callable[..., Value]:
+    return _whole(call, "ROUND_FLOOR", math.floor)
+
+
+def _ceil(call: Call) -> Callable[..., Value]:
+    return _whole(call, "ROUND_CEILING", math.ceil)
+
+
+def _whole(call: Call, rounding: str, of_float: Callable[[float], int]) -> Callable[..., Value]:
+    if call.type.kind == "decimal":
+        fits = n.decimal_checker(call.type)
+        return lambda a: fits(a.quantize(Decimal(1), rounding=rounding, context=EXACT))
+    if call.type == FLOAT64:
+        return lambda a: a if not math.isfinite(a) else float(of_float(a))
+    return lambda a: a
+
+
+def _round(call: Call) -> Callable[..., Value]:
+    digits = getattr(call.args[1], "value", 0) if len(call.args) > 1 else 0
+    quantum = Decimal(1).scaleb(-digits)
+    if call.type.kind == "decimal":
+        fits = n.decimal_checker(call.type)
+        return lambda a, *_: a if digits >= -a.as_tuple().exponent else fits(a.quantize(quantum, rounding="ROUND_HALF_UP", context=EXACT))
+    if call.type == FLOAT64:
+        return lambda a, *_: (
+            a if not math.isfinite(a) else float(Decimal(repr(a)).quantize(quantum, rounding="ROUND_HALF_UP", context=EXACT))
+        )
+    check = n.integer_checker(call.type)
+    return lambda a, *_: a if digits >= 0 else check(int(Decimal(a).quantize(quantum, rounding="ROUND_HALF_UP", context=EXACT)))
+
+
+def _modulo(call: Call) -> Callable[..., Value]:
+    if call.type == FLOAT64:
+        return _float_modulo
+    if call.type.kind == "decimal":
+        fits = n.decimal_checker(call.type)
+        return lambda a, b: fits(EXACT.remainder(a, _divisor(b)))
+    return lambda a, b: int(math.copysign(1, a)) * (abs(a) % abs(_divisor(b))) if a else a % _divisor(b)
+
+
+def _divisor(b: Any) -> Any:
+    if not b:
+        raise n.ValueLost("division by zero")
+    return b
+
+
+def _float_modulo(a: float, b: float) -> float:
+    if b == 0 or not math.isfinite(a):
+        raise n.ValueLost("division by zero; Flink would make it NaN")
+    return math.fmod(a, b)
+
+
+def _power(call: Call) -> Callable[..., Value]:
+    def power(a: float, b: float) -> float:
+        try:
+            return math.pow(a, b)
+        except (OverflowError, ValueError):
+            raise n.ValueLost(f"{a} to the power of {b} has no finite value; Flink would make it Infinity or NaN") from None
+
+    return power
+
+
+def _shift(call: Call, sign: int) -> Callable[..., Value]:
+    moves: dict[tuple[str, str], Callable[[int, int], int]] = {
+        ("timestamp", "interval"): t.add_ms,
+        ("timestamp", "months"): t.add_months,
+        ("date", "interval"): t.add_ms_to_date,
+        ("date", "months"): t.add_months_to_date,
+    }
+    move = moves[call.operands[0].kind, call.operands[1].kind]
+    return move if sign > 0 else lambda moment, length: move(moment, -length)
+
+
+def _time_part(unit: str) -> Callable[[Call], Callable[..., Value]]:
+    return lambda call: t.part_of_date(unit) if call.operands[0].kind == "date" else t.part_of_timestamp(unit)
+
+
+def _timestamp_add(unit: str) -> Callable[[Call], Callable[..., Value]]:
+    if unit in t.UNIT_MS:
+        return lambda call: lambda number, moment: t.add_ms(moment, number * t.UNIT_MS[unit])
+    return lambda call: lambda number, moment: t.add_months(moment, number * t.UNIT_MONTHS[unit])
+
+
+def _time_rows() -> list[Function]:
+    """The rows that exist once for each unit of time."""
+    rows: list[Function] = []
+    for unit in t.PARTS:
+        about = f"The {unit.lower()} of a timestamp or date." if unit not in ("DOW", "DOY") else _DAYS[unit]
+        rows.append(
+            Function(f"EXTRACT {unit}", ty.type_time_part, "time", about, (1, 1), f"EXTRACT({unit} FROM {{0}})", value=_time_part(unit))
+        )
+    moment = ty.signature(TIMESTAMP, result=TIMESTAMP)
+    for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR"):
+        begin, end = f"FLOOR({{0}} TO {unit})", f"CEIL({{0}} TO {unit})"
+        name = unit.lower()
+        rows.append(
+            Function(f"FLOOR TO {unit}", moment, "time", f"The beginning of the {name}.", (1, 1), begin, value=_simple(t.floor_to(unit)))
+        )
+        rows.append(
+            Function(f"CEIL TO {unit}", moment, "time", f"The beginning of the next {name}.", (1, 1), end, value=_simple(t.ceil_to(unit)))
+        )
+    moved, between = ty.signature(INT64, TIMESTAMP, result=TIMESTAMP), ty.signature(TIMESTAMP, TIMESTAMP, result=INT32)
+    for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR"):
+        add, diff = f"TIMESTAMPADD({unit}, {{0}}, {{1}})", f"TIMESTAMPDIFF({unit}, {{0}}, {{1}})"
+        rows.append(
+            Function(
+                f"TIMESTAMPADD {unit}", moved, "time", f"A timestamp moved by {unit.lower()}s.", (2, 2), add, value=_timestamp_add(unit)
+            )
+        )
+        about = f"Whole {unit.lower()}s from the first timestamp to the second."
+        rows.append(Function(f"TIMESTAMPDIFF {unit}", between, "time", about, (2, 2), diff, value=_simple(t.difference(unit))))
+    return rows
+
+
+_DAYS = {"DOW": "The day of the week, 1 for Sunday.", "DOY": "The day of the year, from 1."}
+
+
+def _constant(call: Call, position: int) -> Any:
+    return getattr(call.args[position], "value", None)
+
+
+_ROWS: tuple[Function, ...] = (
+    _arithmetic("+", "Sum. Whole numbers that do not fit are an error."),
+    _arithmetic("-", "Difference."),
+    _arithmetic("*", "Product."),
+    _arithmetic("/", "Quotient; of whole numbers a whole number, cut off towards zero. Division by zero is an error."),
+    _binary(
+        "%",
+        ty.type_modulo,
+        "arithmetic",
+        "Remainder, with the sign of the first operand. Also MOD(a, b).",
+        value=_modulo,
+        flink="MOD({0}, {1})",
+    ),
+    Function("NEGATE", ty.type_same_number, "arithmetic", "The number with the other sign.", (1, 1), "(- {0})", value=_negated),
+    _comparison("=", "({0} == {1})", "Equal."),
+    _comparison("!=", "({0} != {1})", "Not equal; also written <>.", "({0} <> {1})"),
+    _comparison("<", "({0} < {1})", "Less. Text is compared by code points."),
+    _comparison("<=", "({0} <= {1})", "Less or equal."),
+    _comparison(">", "({0} > {1})", "Greater."),
+    _comparison(">=", "({0} >= {1})", "Greater or equal."),
+    _binary("AND", n.type_logic, "logic", "Both. The right side is not evaluated where the left is false.", emit=c.emit_and),
+    _binary("OR", n.type_logic, "logic", "At least one. The right side is not evaluated where the left is true.", emit=c.emit_or),
+    Function("NOT", n.type_logic, "logic", "The opposite.", (1, 1), "(NOT {0})", code="(not {0})"),
+    _test("IS NULL", n.type_null_test, "Whether there is no value.", c.emit_test("is None")),
+    _test("IS NOT NULL", n.type_null_test, "Whether there is a value.", c.emit_test("is not None")),
+    _test("IS TRUE", ty.type_truth, "True, not false and not NULL.", c.emit_test("is True")),
+    _test("IS NOT TRUE", ty.type_truth, "False or NULL.", c.emit_test("is not True")),
+    _test("IS FALSE", ty.type_truth, "False, not true and not NULL.", c.emit_test("is False")),
+    _test("IS NOT FALSE", ty.type_truth, "True or NULL.", c.emit_test("is not False")),
+    _binary("IS DISTINCT FROM", ty.type_same, "comparison", "Not equal, where NULL equals NULL.", emit=c.emit_distinct("!=")),
+    _binary("IS NOT DISTINCT FROM", ty.type_same, "comparison", "Equal, where NULL equals NULL.", emit=c.emit_distinct("==")),
+    Function("IN", ty.type_same, "comparison", "Whether the first operand is one of the constants.", (2, MANY), emit=c.emit_in),
+    Function(
+        "CASE",
+        ty.type_case,
+        "conditional",
+        "The value of the first condition that is true. IF(c, a, b) and NULLIF(a, b) are CASE.",
+        (3, MANY),
+        emit=c.emit_case,
+    ),
+    Function(
+        "COALESCE",
+        ty.type_branches,
+        "conditional",
+        "The first operand that is not NULL. Also IFNULL(a, b).",
+        (1, MANY),
+        emit=c.emit_coalesce,
+    ),
+    Function("GREATEST", ty.type_extremes, "conditional", "The largest operand, NULL where one is.", (1, MANY), emit=c.emit_extreme("max")),
+    Function("LEAST", ty.type_extremes, "conditional", "The smallest operand, NULL where one is.", (1, MANY), emit=c.emit_extreme("min")),
+    Function("ABS", ty.type_same_number, "arithmetic", "Without sign.", (1, 1), value=_absolute),
+    Function("SIGN", ty.type_same_number, "arithmetic", "-1, 0 or 1.", (1, 1), value=_sign),
+    Function("FLOOR", ty.type_whole, "arithmetic", "The largest whole number not above.", (1, 1), value=_floor),
+    Function("CEIL", ty.type_whole, "arithmetic", "The smallest whole number not below.", (1, 1), value=_ceil),
+    Function(
+        "ROUND",
+        ty.type_round,
+        "arithmetic",
+        "Rounded half away from zero, to a constant number of digits.",
+        (1, 2),
+        value=_round,
+        constants=(1,),
+    ),
+    Function(
+        "POWER", ty.signature(FLOAT64, FLOAT64, result=FLOAT64), "arithmetic", "The first operand to the power of the second.", value=_power
+    ),
+    _text("UPPER", ty.signature(STRING, result=STRING), "In upper case.", str.upper, (1, 1)),
+    _text("LOWER", ty.signature(STRING, result=STRING), "In lower case.", str.lower, (1, 1)),
+    _text("INITCAP", ty.signature(STRING, result=STRING), "Each word with its first letter in upper case.", x.capitalized, (1, 1)),
+    _text("CHAR_LENGTH", ty.signature(STRING, result=INT32), "How many characters.", len, (1, 1)),
+    _text("SUBSTRING", ty.signature(STRING, INT32, INT32, result=STRING), "The part from a position on, of a length.", x.substring, (2, 3)),
+    _text("LEFT", ty.signature(STRING, INT32, result=STRING), "The first characters.", x.left, (2, 2)),
+    _text("RIGHT", ty.signature(STRING, INT32, result=STRING), "The last characters.", x.right, (2, 2)),
+    _text(
+        "POSITION",
+        ty.signature(STRING, STRING, result=INT32),
+        "Where the first operand begins in the second, 0 for nowhere.",
+        x.position,
+        (2, 2),
+        render="POSITION({0} IN {1})",
+    ),
+    _text("REPLACE", ty.signature(STRING, STRING, STRING, result=STRING), "Every occurrence replaced.", str.replace, (3, 3)),
+    _text("REVERSE", ty.signature(STRING, result=STRING), "From back to front.", lambda a: a[::-1], (1, 1)),
+    _text("REPEAT", ty.signature(STRING, INT32, result=STRING), "So many times.", x.repeat, (2, 2)),
+    _text("LPAD", ty.signature(STRING, INT32, STRING, result=STRING), "Filled from the left, or cut, to a length.", x.pad_left, (3, 3)),
+    _text("RPAD", ty.signature(STRING, INT32, STRING, result=STRING), "Filled from the right, or cut, to a length.", x.pad_right, (3, 3)),
+    _text(
+        "TRIM BOTH",
+        ty.signature(STRING, STRING, result=STRING),
+        "Without the characters at both ends. Also TRIM(a).",
+        x.trimmer("BOTH"),
+        (2, 2),
+        render="TRIM(BOTH {1} FROM {0})",
+    ),
+    _text(
+        "TRIM LEADING",
+        ty.signature(STRING, STRING, result=STRING),
+        "Without the characters at the beginning. Also LTRIM(a).",
+        x.trimmer("LEADING"),
+        (2, 2),
+        render="TRIM(LEADING {1} FROM {0})",
+    ),
+    _text(
+        "TRIM TRAILING",
+        ty.signature(STRING, STRING, result=STRING),
+        "Without the characters at the end. Also RTRIM(a).",
+        x.trimmer("TRAILING"),
+        (2, 2),
+        render="TRIM(TRAILING {1} FROM {0})",
+    ),
+    _text(
+        "CONCAT",
+        ty.signature(STRING, result=STRING, rest=STRING),
+        "One after the other; also a || b.",
+        lambda *parts: "".join(parts),
+        (1, MANY),
+    ),
+    _text(
+        "LIKE",
+        ty.signature(STRING, STRING, STRING, result=BOOLEAN),
+        "Whether the text matches; % is any text, _ any character.",
+        x.like,
+        (2, 2),
+        render="({0} LIKE {1})",
+        constants=(1,),
+    ),
+    _text(
+        "LIKE ESCAPE",
+        ty.signature(STRING, STRING, STRING, result=BOOLEAN),
+        "The same with an escape character.",
+        x.like,
+        (3, 3),
+        render="({0} LIKE {1} ESCAPE {2})",
+        constants=(1, 2),
+        check=lambda call: _check_escape(_constant(call, 2)),
+    ),
+    _text(
+        "REGEXP_EXTRACT",
+        ty.signature(STRING, STRING, INT32, result=STRING),
+        "A group of the first match.",
+        x.regexp_extract,
+        (2, 3),
+        constants=(1, 2),
+        check=lambda call: _check_pattern(_constant(call, 1)),
+    ),
+    _text(
+        "REGEXP_REPLACE",
+        ty.signature(STRING, STRING, STRING, result=STRING),
+        "Every match replaced.",
+        x.regexp_replace,
+        (3, 3),
+        constants=(1,),
+        check=lambda call: _check_pattern(_constant(call, 1)),
+    ),
+    _text("SPLIT_INDEX", ty.signature(STRING, STRING, INT32, result=STRING), "The piece of this number, from 0.", x.split_index, (3, 3)),
+    _text("MD5", ty.signature(STRING, result=STRING), "The MD5 of the text in UTF-8, in hex.", x.md5, (1, 1)),
+    _text("SHA256", ty.signature(STRING, result=STRING), "The SHA-256 of the text in UTF-8, in hex.", x.sha256, (1, 1)),
+    _text(
+        "JSON_VALUE",
+        ty.signature(STRING, STRING, result=STRING),
+        "The scalar at a path such as $.a[0].b, as text.",
+        x.json_value,
+        (2, 2),
+        constants=(1,),
+        check=lambda call: _check_path(_constant(call, 1)),
+    ),
+    _binary("+ INTERVAL", ty.type_shift, "time", "A timestamp or date moved forward.", value=lambda call: _shift(call, 1)),
+    _binary("- INTERVAL", ty.type_shift, "time", "A timestamp or date moved back.", value=lambda call: _shift(call, -1)),
+    Function(
+        "DATE_FORMAT",
+        ty.signature(TIMESTAMP, STRING, result=STRING),
+        "time",
+        "The timestamp as a pattern such as yyyy-MM-dd HH:mm:ss writes it.",
+        (2, 2),
+        value=_simple(t.date_format),
+        constants=(1,),
+        check=lambda call: _check_format(_constant(call, 1)),
+    ),
+    *_time_rows(),
 )
 
+
+def _check_escape(escape: Any) -> None:
+    if not isinstance(escape, str) or len(escape) != 1:
+        raise ValueError("ESCAPE takes one character")
+
+
+def _check_pattern(pattern: Any) -> None:
+    if isinstance(pattern, str):
+        x.portable_pattern(pattern)
+
+
+def _check_path(path: Any) -> None:
+    if isinstance(path, str):
+        x.json_path(path)
+
+
+def _check_format(pattern: Any) -> None:
+    if isinstance(pattern, str):
+        t.format_parts(pattern)
+
+
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}
-BY_NODE: dict[str, Function] = {row.node: row for row in _ROWS}
 
-
-@dataclass(frozen=True, slots=True)
-class AggregateFunction:
-    """One aggregate. Its accumulator `a` starts as `initial` and takes in each value `x` that is not NULL.
-
-    An accumulator of None takes the first value itself.
-    """
-
-    name: str
-    node: str
-    typing: Callable[[DataType], DataType]
-    initial: Value
-    code: str
-    """Python for the accumulator after a value."""
-    bounds: Callable[[DataType], tuple[Value, Value] | None]
-    """The smallest and largest value that the result's type holds, where folding can leave it."""
-
-
-def _sum_type(type_: DataType) -> DataType:
-    if type_.is_integer:
-        return INT64
-    if type_.kind == "decimal":
-        return DataType("decimal", MAX_PRECISION, type_.scale)
-    if type_ == FLOAT64:
-        return FLOAT64
-    raise n.TypeMismatch(f"SUM needs a number, not {type_}")
-
-
-def _same_type(type_: DataType) -> DataType:
-    if type_ is NULL:
-        raise n.TypeMismatch("NULL has no type; write CAST(NULL AS type)")
-    return type_
-
-
-def _sum_bounds(type_: DataType) -> tuple[Value, Value] | None:
-    if type_.is_integer:
-        return INTEGER_RANGES[type_.kind]
-    if type_.kind == "decimal":
-        largest = Decimal((0, (9,) * type_.precision, -type_.scale))
-        return largest.copy_negate(), largest
-    return None
-
-
-def _no_bounds(type_: DataType) -> tuple[Value, Value] | None:
-    return None
-
-
-AGGREGATES: dict[str, AggregateFunction] = {
-    row.name: row
-    for row in (
-        AggregateFunction("sum", "Sum", _sum_type, None, "a + x", _sum_bounds),
-        AggregateFunction("count", "Count", lambda type_: INT64, 0, "a + 1", _no_bounds),
-        AggregateFunction("min", "Min", _same_type, None, "x if x < a else a", _no_bounds),
-        AggregateFunction("max", "Max", _same_type, None, "x if x > a else a", _no_bounds),
-    )
+ALIASES: dict[str, str] = {
+    "MOD": "%",
+    "IFNULL": "COALESCE",
+    "CHARACTER_LENGTH": "CHAR_LENGTH",
+    "SUBSTR": "SUBSTRING",
+    "CEILING": "CEIL",
+    "YEAR": "EXTRACT YEAR",
+    "QUARTER": "EXTRACT QUARTER",
+    "MONTH": "EXTRACT MONTH",
+    "WEEK": "EXTRACT WEEK",
+    "DAYOFMONTH": "EXTRACT DAY",
+    "DAYOFYEAR": "EXTRACT DOY",
+    "DAYOFWEEK": "EXTRACT DOW",
+    "HOUR": "EXTRACT HOUR",
+    "MINUTE": "EXTRACT MINUTE",
+    "SECOND": "EXTRACT SECOND",
 }
-AGGREGATE_BY_NODE: dict[str, AggregateFunction] = {row.node: row for row in AGGREGATES.values()}
-SUM_EXTRA_DIGITS = 10
-"""A quotient over SUM(decimal(p,s)) is typed as if the sum had p + 10 digits."""
+"""Other names that functions are called by."""
 
+OPERATOR_NODES: dict[str, str] = {
+    "Add": "+",
+    "Sub": "-",
+    "Mul": "*",
+    "Div": "/",
+    "Mod": "%",
+    "EQ": "=",
+    "NEQ": "!=",
+    "LT": "<",
+    "LTE": "<=",
+    "GT": ">",
+    "GTE": ">=",
+    "And": "AND",
+    "Or": "OR",
+    "DPipe": "CONCAT",
+    "NullSafeEQ": "IS NOT DISTINCT FROM",
+    "NullSafeNEQ": "IS DISTINCT FROM",
+}
+"""The parser's class for each binary operator."""
 
-def sum_digits(call_type: DataType, argument: DataType) -> int:
-    """The digits that a quotient's type counts for a SUM, 0 where the sum is no decimal."""
-    return min(MAX_PRECISION, argument.precision + SUM_EXTRA_DIGITS) if call_type.kind == "decimal" else 0
+CALLABLE_NAMES = frozenset(
+    {name for name in FUNCTIONS if name.replace("_", "").isalnum()}
+    | set(ALIASES)
+    | {"IF", "NULLIF", "LTRIM", "RTRIM", "TIMESTAMPADD", "TIMESTAMPDIFF"}
+) - {"IN", "CASE", "LIKE", "NOT", "AND", "OR"}
+"""Names that a query calls as NAME(..)."""

@@ -115,16 +115,15 @@ def type_comparison(name: str, args: Sequence[Expression]) -> Typing:
 def _comparison_operands(left: DataType, right: DataType, exact: list[Decimal | None]) -> tuple[DataType, DataType]:
     if left.is_integer and right.is_integer:
         return (INT64, INT64)
-    first = _literal_decimal(exact[0]) if right.is_exact and exact[0] is not None else left
-    second = _literal_decimal(exact[1]) if left.is_exact and exact[1] is not None else right
+    first = literal_decimal(exact[0]) if right.is_exact and exact[0] is not None else left
+    second = literal_decimal(exact[1]) if left.is_exact and exact[1] is not None else right
     if first is None or second is None or FLOAT64 in (first, second):
         return (FLOAT64, FLOAT64)
     return (as_decimal(first), as_decimal(second))
 
 
-def _literal_decimal(value: Decimal | None) -> DataType | None:
+def literal_decimal(value: Decimal) -> DataType | None:
     """The narrowest decimal type that holds the number as written, or None when there is none."""
-    assert value is not None
     exponent = value.as_tuple().exponent
     scale = max(0, -exponent) if isinstance(exponent, int) else 0
     precision = max(len(value.as_tuple().digits) + max(0, int(exponent)), scale, 1)
@@ -180,11 +179,12 @@ def arithmetic_value(call: Call) -> Callable[..., Value]:
         return _decimal_value(name, call)
     check = integer_checker(call.type)
     if name == "/":
-        return lambda a, b: check(_truncated_quotient(a, b))
+        return lambda a, b: check(truncated_quotient(a, b))
     return {"+": lambda a, b: check(a + b), "-": lambda a, b: check(a - b), "*": lambda a, b: check(a * b)}[name]
 
 
-def _truncated_quotient(a: int, b: int) -> int:
+def truncated_quotient(a: int, b: int) -> int:
+    """The whole quotient, cut off towards zero. Raises: ValueLost for a divisor of zero."""
     if b == 0:
         raise ValueLost("division by zero")
     quotient = abs(a) // abs(b)
@@ -205,19 +205,25 @@ _FLOAT: dict[str, Callable[..., Value]] = {
 }
 
 
+def decimal_quotient(a: DataType, b: DataType, result: DataType) -> Callable[[Decimal, Decimal], Decimal]:
+    """The function that divides decimals of these types as Flink does: to 38 digits, then its own type, then the result's."""
+    in_flink, declared = decimal_checker(flink_decimal_type("/", a, b)), decimal_checker(result)
+
+    def divide(x: Decimal, y: Decimal) -> Decimal:
+        if not y:
+            raise ValueLost("division by zero")
+        return declared(in_flink(_DIVIDE.divide(x, y)))
+
+    return divide
+
+
 def _decimal_value(name: str, call: Call) -> Callable[..., Value]:
     a, b = call.operands
-    compute, declared = flink_decimal_type(name, a, b), decimal_checker(call.type)
-    in_flink = decimal_checker(compute)
     if name == "/":
-
-        def divide(x: Decimal, y: Decimal) -> Decimal:
-            if not y:
-                raise ValueLost("division by zero")
-            return declared(in_flink(_DIVIDE.divide(x, y)))
-
-        return divide
+        return decimal_quotient(a, b, call.type)
+    compute, declared = flink_decimal_type(name, a, b), decimal_checker(call.type)
     operate = {"+": EXACT.add, "-": EXACT.subtract, "*": EXACT.multiply}[name]
     if compute.scale == call.type.scale:
         return lambda x, y: declared(operate(x, y))
+    in_flink = decimal_checker(compute)
     return lambda x, y: declared(in_flink(operate(x, y)))

@@ -7,20 +7,28 @@ SELECT, and that source() and ref() take one quoted name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.parser import Parser
+from sqlglot.tokens import Tokenizer
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic, Location
 from streamform.project.model import Model
+from streamform.sql.aggregates import AGGREGATES
+from streamform.sql.functions import CALLABLE_NAMES
+from streamform.sql.unsupported import FUNCTIONS_REFUSED
 
 MAX_NESTING = 100
 INPUT_FUNCTIONS = ("source", "ref")
+CALL_MARK = "\0"
+"""Before a function's name: the parser then keeps name and operands as they are written, whatever the name means to it."""
+MARKED_NAMES = CALLABLE_NAMES | {name.upper() for name in AGGREGATES} | FUNCTIONS_REFUSED.keys()
 
 
 class SqlProblem(Exception):
@@ -86,11 +94,28 @@ def _statement_name(node: exp.Expression) -> str:
 def _parse(name: str, path: str, text: str) -> list[Any]:
     _check_nesting(name, path, text)
     try:
-        return list(sqlglot.parse(text))
+        tokens = Tokenizer().tokenize(text)
+        mark_calls(tokens)
+        return list(Parser().parse(tokens, text))
     except RecursionError:
         raise SqlProblem(problem("SF120", path=path, where=Location(path), model=name, limit=MAX_NESTING)) from None
     except SqlglotError as error:
         raise SqlProblem(_syntax(name, path, text, error)) from None
+
+
+def mark_calls(tokens: Sequence[Any]) -> None:
+    """Mark the name of every call of a function that we know, in place."""
+    for name, following in pairwise(tokens):
+        is_call = following.token_type.name == "L_PAREN" and name.token_type.name != "IDENTIFIER"
+        if is_call and name.text.upper() in MARKED_NAMES:
+            name.text = CALL_MARK + name.text.upper()
+
+
+def called_name(node: exp.Expr) -> str | None:
+    """The name of a marked call, None for any other node."""
+    if isinstance(node, exp.Anonymous) and str(node.this).startswith(CALL_MARK):
+        return str(node.this)[1:]
+    return None
 
 
 def _check_nesting(name: str, path: str, text: str) -> None:
@@ -107,7 +132,7 @@ def _check_nesting(name: str, path: str, text: str) -> None:
 
 def _syntax(name: str, path: str, text: str, error: SqlglotError) -> Diagnostic:
     details = (getattr(error, "errors", None) or [{}])[0]
-    word, line = details.get("highlight") or "", details.get("line")
+    word, line = (details.get("highlight") or "").removeprefix(CALL_MARK), details.get("line")
     if not line:
         return problem("SF110", path=path, where=Location(path), model=name, cause="a quote or comment is not closed")
     column = max(1, (details.get("col") or 1) - max(0, len(word) - 1))

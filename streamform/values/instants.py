@@ -6,11 +6,13 @@ Units: every instant is milliseconds since 1970-01-01T00:00:00Z, every duration 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:\.(\d+))?(Z?)", re.ASCII)
 _FILE_INSTANT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2})?)(?:\.(\d{1,9}))?(Z?)", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d)", re.ASCII)
 
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -85,3 +87,18 @@ def render_duration(duration_ms: int) -> str:
         return "0s"
     unit = next(u for u in ("d", "h", "m", "s", "ms") if duration_ms % UNIT_MS[u] == 0)
     return f"{duration_ms // UNIT_MS[unit]}{unit}"
+
+
+def parse_date(text: str) -> int:
+    """Days since 1970-01-01 of an ISO date. Raises: ValueError for other text and for a day that does not exist."""
+    if not _DATE.fullmatch(text):
+        raise ValueError(f"`{text}` is not a date such as 2026-08-30")
+    try:
+        return date.fromisoformat(text).toordinal() - _EPOCH_DAY
+    except ValueError as error:
+        raise ValueError(f"`{text}` is not a day that exists ({error})") from None
+
+
+def render_date(days: int) -> str:
+    """The ISO date of a number of days since 1970-01-01."""
+    return date.fromordinal(days + _EPOCH_DAY).isoformat()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
-from streamform.values.instants import parse_file_instant, parse_instant, render_file_instant, render_instant
+from streamform.values.instants import parse_date, parse_file_instant, parse_instant, render_date, render_file_instant, render_instant
 from streamform.values.types import DataType
 
 Value = int | float | Decimal | str | bool | None
@@ -80,6 +80,8 @@ def document_value(value: Value, type_: DataType) -> object:
         return render_decimal(value) if isinstance(value, Decimal) else value
     if type_.kind == "timestamp" and isinstance(value, int):
         return render_instant(value)
+    if type_.kind == "date" and isinstance(value, int):
+        return render_date(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     return value
@@ -109,6 +111,8 @@ def parse_document_value(raw: object, type_: DataType) -> Value:
         return parse_instant(raw)
     if kind == "timestamp" and isinstance(raw, int):
         return _integer(raw, "int64")
+    if kind == "date" and isinstance(raw, str):
+        return parse_date(raw)
     raise ValueError
 
 
@@ -216,4 +220,4 @@ def file_value(value: Value, type_: DataType) -> object:
     """The value as sinks write it: instants in Flink's zone-less form, decimals exact (the writer keeps their digits)."""
     if type_.kind == "timestamp" and isinstance(value, int):
         return render_file_instant(value)
-    return value
+    return render_date(value) if type_.kind == "date" and isinstance(value, int) else value

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["int32", "int64", "float64", "decimal", "string", "boolean", "timestamp", "null"]
+Kind = Literal["int32", "int64", "float64", "decimal", "string", "boolean", "timestamp", "date", "interval", "months", "null"]
 
 MAX_PRECISION = 38
 DEFAULT_PRECISION, DEFAULT_SCALE = 38, 9
@@ -51,6 +51,12 @@ FLOAT64 = DataType("float64")
 STRING = DataType("string")
 BOOLEAN = DataType("boolean")
 TIMESTAMP = DataType("timestamp")
+DATE = DataType("date")
+"""Days since the epoch; results of functions only, no source has such a column."""
+INTERVAL = DataType("interval")
+"""A length in milliseconds; only a constant in an expression."""
+MONTHS = DataType("months")
+"""A length in months; only a constant in an expression."""
 NULL = DataType("null")
 
 SIMPLE_TYPES: dict[str, DataType] = {t.kind: t for t in (INT32, INT64, FLOAT64, STRING, BOOLEAN, TIMESTAMP)}
@@ -91,4 +97,5 @@ def parse_type(text: str) -> DataType:
 
 def parse_rendered_type(text: str) -> DataType:
     """The type whose rendering in a manifest this is. Raises: ValueError for anything else."""
-    return TIMESTAMP if text == "timestamp(millisecond)" else parse_type(text)
+    rendered = {str(TIMESTAMP): TIMESTAMP, str(DATE): DATE}
+    return rendered[text] if text in rendered else parse_type(text)

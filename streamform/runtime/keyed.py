@@ -1,0 +1,290 @@
+"""Operators with keyed state: aggregates, and aggregates over windows.
+
+The loop over append input is generated, because every event passes it; changes are taken in and out one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streamform.errors import DataError
+from streamform.plan.nodes import AggregateSpec, Node
+from streamform.runtime.accumulate import Accumulator, accumulators, indented
+from streamform.runtime.codegen import Code, expression_code, positions
+from streamform.runtime.failure import explain_failure
+from streamform.runtime.records import DELETE, INSERT, UPDATE, Change, Key
+from streamform.runtime.state import Entry, StateStore
+from streamform.sql.expressions import Expression
+from streamform.values.rows import Row
+
+
+def _evaluated(spec: AggregateSpec) -> list[Expression]:
+    """Everything that is computed from a row."""
+    parts = [part for call in spec.calls for part in (call.condition, call.argument) if part is not None]
+    return [*spec.keys, *parts]
+
+
+def _key_code(spec: AggregateSpec, code: Code) -> str:
+    keys = [expression_code(key, code) for key in spec.keys]
+    return f"({', '.join(keys)},)" if keys else "()"
+
+
+def _row_code(values: list[Accumulator], *, lane: bool) -> str:
+    """The output row, from the key, the entry, and the event time of the row at hand."""
+    parts = ["*k", *(value.result for value in values), *(["r[-1]"] if lane else [])]
+    return f"({', '.join(parts)},)"
+
+
+def _initial(values: list[Accumulator], *more: str) -> str:
+    return f"[{', '.join([slot for value in values for slot in value.initial] + list(more))}]"
+
+
+class AggregateOperator:
+    """Folds rows into one row a key, and emits each change of it."""
+
+    def __init__(self, node: Node, below: Node, store: StateStore, *, lane: bool, emit_unchanged: bool) -> None:
+        assert isinstance(node.spec, AggregateSpec)
+        self.node, self.store = node, store
+        self.columns = [column.name for column in below.schema]
+        self.expressions = _evaluated(node.spec)
+        self.retention_ms = node.spec.retention_ms
+        self.updating = below.changelog.is_updating
+        self.lane, self.emit_unchanged = lane, emit_unchanged
+        code = Code(positions(self.columns))
+        values = accumulators(node.spec.calls, code, updating=self.updating)
+        key = _key_code(node.spec, code)
+        self.keys: Callable[[list[Row]], set[Key]] = code.compile(f"def keys(rows):\n    return {{{key} for r in rows}}\n", "keys")
+        if self.updating:
+            self._compile_changes(code, key, values)
+        else:
+            source = _fold_source(node.spec, key, values, lane=lane, emit_unchanged=emit_unchanged)
+            self.fold = code.compile(source, "fold")
+
+    def _compile_changes(self, code: Code, key: str, values: list[Accumulator]) -> None:
+        row = _row_code(values, lane=self.lane)
+        timed = ["0", "r[-1]"] if self.retention_ms is not None else ["0"]
+        self.counter = sum(len(value.initial) for value in values)
+        self.key = code.compile(f"def key(r):\n    return {key}\n", "key")
+        self.fresh = code.compile(f"def fresh(r):\n    return {_initial(values, *timed)}\n", "fresh")
+        self.shown = code.compile(f"def shown(k, e, r):\n    return {row}\n", "shown")
+        self.add = code.compile(_step_source("add", [value.add for value in values]), "add")
+        self.subtract = code.compile(_step_source("subtract", [value.subtract for value in values]), "subtract")
+
+    def process(self, batch: list[Any]) -> list[Change]:
+        """The changes that these rows or changes make, in their order."""
+        rows = [row for change in batch for row in change[1:] if row is not None] if self.updating else batch
+        self.store.load(self.keys(rows))
+        try:
+            if self.updating:
+                return self.changes(batch)
+            changes: list[Change] = self.fold(batch, self.store.live, self.store.schedule)
+            return changes
+        except ArithmeticError as error:
+            raise self.failure(rows, error) from None
+
+    def failure(self, rows: list[Row], error: ArithmeticError) -> DataError:
+        """The error that names the expression, or the accumulator that no longer fits its type."""
+        failure = explain_failure(self.node.id, self.expressions, self.columns, rows)
+        return failure if failure.help is not None else DataError(f"{error}, in {self.node.id}", None)
+
+    def changes(self, batch: list[Change]) -> list[Change]:
+        """Rows that come in, go out, or change. A change within one key is one change of that key's row."""
+        out: list[Change] = []
+        for op, row, before in batch:
+            if op == UPDATE:
+                assert before is not None
+                if self.key(before) == self.key(row):
+                    self.replace(before, row, out)
+                    continue
+                self.take_out(before, out)
+            if op == DELETE:
+                self.take_out(row, out)
+            else:
+                self.take_in(row, out)
+        return out
+
+    def take_in(self, row: Row, out: list[Change]) -> None:
+        """One more row of its key."""
+        key = self.key(row)
+        entry = self.store.live.get(key)
+        if entry is None:
+            entry = self.store.live[key] = self.fresh(row)
+            if self.retention_ms is not None:
+                self.store.schedule(key, _event_ms(row) + self.retention_ms)
+            before = None
+        else:
+            before = self.shown(key, entry, row)
+            self.note_time(entry, row)
+        entry[self.counter] += 1
+        self.add(entry, row)
+        self.emit(before, self.shown(key, entry, row), out)
+
+    def take_out(self, row: Row, out: list[Change]) -> None:
+        """One row less; a key without rows disappears. A row of a key whose state has expired changes nothing."""
+        key = self.key(row)
+        entry = self.store.live.get(key)
+        if entry is None:
+            return
+        before = self.shown(key, entry, row)
+        entry[self.counter] -= 1
+        self.subtract(entry, row)
+        self.note_time(entry, row)
+        if entry[self.counter] > 0:
+            self.emit(before, self.shown(key, entry, row), out)
+        else:
+            del self.store.live[key]
+            out.append((DELETE, before, None))
+
+    def replace(self, before: Row, row: Row, out: list[Change]) -> None:
+        """A row of a key becomes another row of the same key."""
+        key = self.key(row)
+        entry = self.store.live.get(key)
+        if entry is None:
+            self.take_in(row, out)
+            return
+        shown = self.shown(key, entry, row)
+        self.subtract(entry, before)
+        self.add(entry, row)
+        self.note_time(entry, row)
+        self.emit(shown, self.shown(key, entry, row), out)
+
+    def note_time(self, entry: Entry, row: Row) -> None:
+        """An entry lives on from its latest event."""
+        if self.retention_ms is not None:
+            entry[-1] = max(entry[-1], _event_ms(row))
+
+    def emit(self, before: Row | None, after: Row, out: list[Change]) -> None:
+        """The key's row, new or changed."""
+        if before is None:
+            out.append((INSERT, after, None))
+        elif self.emit_unchanged or (before[:-1] != after[:-1] if self.lane else before != after):
+            out.append((UPDATE, after, before))
+
+    def advance(self, watermark_ms: int) -> list[Change]:
+        """Drop the keys whose retention the watermark has reached; nothing is emitted for that."""
+        if self.retention_ms is not None:
+            self.store.due(watermark_ms)
+        return []
+
+    def next_deadline(self) -> int | None:
+        """When the watermark next makes a difference."""
+        return None if self.retention_ms is None else self.store.next_deadline()
+
+    def earliest(self, event_ms: int) -> int | None:
+        """The earliest deadline that an event of this time can set."""
+        return None if self.retention_ms is None else event_ms + self.retention_ms
+
+
+def _event_ms(row: Row) -> int:
+    """The hidden event time of a row, in milliseconds."""
+    event_ms = row[-1]
+    assert isinstance(event_ms, int)
+    return event_ms
+
+
+def _step_source(name: str, parts: list[list[str]]) -> str:
+    lines = [line for part in parts for line in part] or ["pass"]
+    return "\n".join([f"def {name}(e, r):", *indented(lines, 1), ""])
+
+
+def _fold_source(spec: AggregateSpec, key: str, values: list[Accumulator], *, lane: bool, emit_unchanged: bool) -> str:
+    """The loop of an aggregate over append input: find the entry, keep the row before, fold, emit."""
+    timed = spec.retention_ms is not None
+    row = _row_code(values, lane=lane)
+    schedule = [f"schedule(k, r[-1] + {spec.retention_ms})"] if timed else []
+    later = ["if r[-1] > e[-1]:", "    e[-1] = r[-1]"] if timed else []
+    same = "before[:-1] != after[:-1]" if lane else "before != after"
+    emit = "push((0, after, None) if before is None else (1, after, before))"
+    body = [
+        f"k = {key}",
+        "e = get(k)",
+        "if e is None:",
+        f"    e = live[k] = {_initial(values, *(['r[-1]'] if timed else []))}",
+        "    before = None",
+        *indented(schedule, 1),
+        "else:",
+        f"    before = {row}",
+        *indented(later, 1),
+        *(line for value in values for line in value.add),
+        f"after = {row}",
+        *([emit] if emit_unchanged else [f"if before is None or {same}:", f"    {emit}"]),
+    ]
+    head = ["def fold(rows, live, schedule):", "    out = []", "    push = out.append", "    get = live.get", "    for r in rows:"]
+    return "\n".join([*head, *indented(body, 2), "    return out", ""])
+
+
+class WindowOperator:
+    """Folds rows into one row a key and window, and emits it when the window closes."""
+
+    def __init__(self, node: Node, below: Node, store: StateStore, *, lane: bool) -> None:
+        assert isinstance(node.spec, AggregateSpec)
+        assert node.spec.window is not None
+        self.node, self.store = node, store
+        self.columns = [column.name for column in below.schema]
+        self.expressions = _evaluated(node.spec)
+        self.size_ms, self.lane = node.spec.window.size_ms, lane
+        code = Code(positions(self.columns))
+        time = self.columns.index(node.spec.window.time)
+        key = f"(*{_key_code(node.spec, code)}, r[{time}] - r[{time}] % {self.size_ms})"
+        values = accumulators(node.spec.calls, code, updating=False)
+        self.keys: Callable[[list[Row]], set[Key]] = code.compile(f"def keys(rows):\n    return {{{key} for r in rows}}\n", "keys")
+        self.fold = code.compile(_window_source(key, values, self.size_ms), "fold")
+        end = [f"k[-1] + {self.size_ms - 1}"] if lane else []
+        row = ", ".join(["*k", f"k[-1] + {self.size_ms}", *(value.result for value in values), *end])
+        self.result: Callable[[Key, Entry], Row] = code.compile(f"def result(k, e):\n    return ({row},)\n", "result")
+
+    def process(self, batch: list[Row]) -> list[Row]:
+        """Nothing is emitted before a window closes."""
+        self.store.load(self.keys(batch))
+        try:
+            self.fold(batch, self.store.live, self.store.schedule)
+        except ArithmeticError as error:
+            failure = explain_failure(self.node.id, self.expressions, self.columns, batch)
+            raise (failure if failure.help is not None else DataError(f"{error}, in {self.node.id}", None)) from None
+        return []
+
+    def advance(self, watermark_ms: int) -> list[Row]:
+        """The results of the windows that close, windows ascending, then keys ascending."""
+        closed = self.store.due(watermark_ms)
+        closed.sort(key=lambda item: (item[0][-1], [(value is not None, value) for value in item[0][:-1]]))
+        return [self.result(key, entry) for key, entry in closed]
+
+    def next_deadline(self) -> int | None:
+        """When the next window closes."""
+        return self.store.next_deadline()
+
+    def earliest(self, event_ms: int) -> int | None:
+        """When the window of an event of this time closes."""
+        return event_ms - event_ms % self.size_ms + self.size_ms - 1
+
+
+def _window_source(key: str, values: list[Accumulator], size_ms: int) -> str:
+    body = [
+        f"k = {key}",
+        "e = get(k)",
+        "if e is None:",
+        f"    e = live[k] = {_initial(values)}",
+        f"    schedule(k, k[-1] + {size_ms - 1})",
+        *(line for value in values for line in value.add),
+    ]
+    return "\n".join(["def fold(rows, live, schedule):", "    get = live.get", "    for r in rows:", *indented(body, 2), ""])
+
+
+def node_deadline(node: Node) -> Callable[[Key, Entry], int] | None:
+    """When entries of a keyed node expire or close, in milliseconds, or None where they never do."""
+    spec = node.spec
+    assert isinstance(spec, AggregateSpec)
+    if spec.window is not None:
+        size_ms = spec.window.size_ms
+        return lambda key, _: _window_start(key) + size_ms - 1
+    if spec.retention_ms is None:
+        return None
+    retention_ms = spec.retention_ms
+    return lambda _, entry: int(entry[-1]) + retention_ms
+
+
+def _window_start(key: Key) -> int:
+    start = key[-1]
+    assert isinstance(start, int)
+    return start
