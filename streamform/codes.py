@@ -250,6 +250,14 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "A bound on nesting keeps a query from exhausting the stack.",
     ),
     (
+        "SF122",
+        "error",
+        "grouping column named like an aggregate",
+        "model `{model}` groups by a column named `{column}`, which is also what it calls that aggregate",
+        "rename the column in the model that it comes from, or with AS in a subquery",
+        "The columns above a GROUP BY are told apart by name.",
+    ),
+    (
         "SF121",
         "error",
         "two files for one model",

@@ -197,7 +197,7 @@ class QueryBinder:
                 raise self.problems.found("SF114", item, cause=f"`{name}` is NULL and has no type", expected="write CAST(NULL AS type)")
             if expression.type.kind in ("interval", "months"):
                 raise self.problems.found("SF114", item, cause=f"`{name}` is an interval", expected="add it to a timestamp")
-            result[name] = Output(expression, name)
+            result[name] = Output(expression, name, is_unnamed=not given)
         return tuple(result.values())
 
 

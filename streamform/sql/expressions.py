@@ -6,6 +6,7 @@ names without qualifiers, literals in one spelling. Equal texts compute the same
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -30,6 +31,8 @@ class ColumnRef:
     """The alias it was found under; only unnamed outputs show it."""
     sum_digits: int = field(default=0, compare=False)
     """For the result of SUM over a decimal: the digits that a quotient's type counts; 0 elsewhere."""
+    is_accumulator: bool = field(default=False, compare=False)
+    """Whether the name is an aggregate's text, and not one that somebody chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,14 @@ class Output:
 
     expression: Expression
     name: str
+    is_unnamed: bool = field(default=False, compare=False)
+    """Whether the name was made from the expression."""
 
     def __str__(self) -> str:
         text = render_expression(self.expression)
-        return text if isinstance(self.expression, ColumnRef) and text == self.name else f"{text} AS {self.name}"
+        if isinstance(self.expression, ColumnRef) and self.expression.name == self.name:
+            return text
+        return f"{text} AS {self.name if self.is_unnamed else render_name(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,7 @@ def inputs_of(relation: Relation) -> tuple[Relation, ...]:
 def render_expression(expression: Expression) -> str:
     """The canonical text."""
     if isinstance(expression, ColumnRef):
-        return expression.name
+        return expression.name if expression.is_accumulator else render_name(expression.name)
     if isinstance(expression, Literal):
         return render_literal(expression)
     if isinstance(expression, Cast):
@@ -185,6 +192,17 @@ def render_expression(expression: Expression) -> str:
         if expression.function.name == "IN"
         else expression.function.rendered(args)
     )
+
+
+_PLAIN_NAME = re.compile(r"[^\W\d][\w$.-]*")
+_CONSTANT_NAMES = frozenset({"true", "false", "NULL"})
+
+
+def render_name(name: str) -> str:
+    """A name as it stands in canonical text; quoted where it could be taken for something else."""
+    if _PLAIN_NAME.fullmatch(name) and name not in _CONSTANT_NAMES:
+        return name
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _render_case(args: list[str]) -> str:

@@ -199,8 +199,10 @@ class GroupedSelect:
             raise self.problems.found("SF114", node, cause=str(mismatch), expected="aggregate a number") from None
         call = AggregateCall(function.name, argument, type_, distinct and not function.keeps_one, where)
         if call.name not in self.accumulators:
+            if any(key.name == call.name for key in self.keys):
+                raise self.problems.found("SF122", node, column=call.name)
             digits = sum_digits(type_, argument.type) if function.name == "sum" and argument is not None else 0
-            self.accumulators[call.name] = ColumnRef(call.name, type_, sum_digits=digits)
+            self.accumulators[call.name] = ColumnRef(call.name, type_, sum_digits=digits, is_accumulator=True)
             self.calls.append(call)
         return self.accumulators[call.name]
 
