@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.situation import Situation
     from streamform.plan.compiled import Compiled
     from streamform.plan.graph import Graph
+    from streamform.plan.lineage import ColumnLineage
     from streamform.project.files import ProjectFiles
     from streamform.project.load import Loaded
     from streamform.project.model import Policy, Project, Target
@@ -61,6 +62,7 @@ def load(project_dir: Path, *, tests: bool = False) -> Loaded:
 def check(project_dir: Path, *, strict: bool = False) -> CheckReport:
     """Check documents, SQL, targets, hints and fixtures; every problem is in the report."""
     from streamform.plan.compile import compile_project
+    from streamform.plan.notes import advise
 
     try:
         loaded = load(project_dir, tests=True)
@@ -70,9 +72,9 @@ def check(project_dir: Path, *, strict: bool = False) -> CheckReport:
     except ProjectError as error:
         return CheckReport(None, (), error.diagnostics, (), strict)
     compiled = compile_project(loaded)
-    found = [*compiled.diagnostics, *_fixture_problems(fixtures, compiled)]
-    notes = tuple(d for d in found if d.severity == "note")
-    return CheckReport(compiled.project, tuple(fixtures), tuple(d for d in found if d.severity != "note"), notes, strict)
+    found = (*compiled.diagnostics, *_fixture_problems(fixtures, compiled))
+    notes = tuple(advise(compiled, {fixture.model for fixture in fixtures}))
+    return CheckReport(compiled.project, tuple(fixtures), found, notes, strict)
 
 
 def _fixtures(loaded: Loaded) -> tuple[list[Fixture], list[Diagnostic]]:
@@ -173,6 +175,23 @@ def chosen_models(compiled: Compiled, model: str | None) -> list[str]:
     if model not in names:
         raise UsageError(f"there is no model `{model}`{suggest(model, names)}", f"models are {listed(names)}")
     return [model]
+
+
+def lineage(project_dir: Path, column: str | None = None, *, target: str | None = None) -> list[ColumnLineage]:
+    """Where columns come from: of `MODEL`, of `MODEL.COLUMN`, or of every model. Raises: ProjectError, UsageError."""
+    from streamform.plan.lineage import trace_lineage
+
+    compiled = compile(project_dir, target)
+    names = [m.name for m in compiled.plan.models]
+    model, _, wanted = (column or "").rpartition(".") if column not in names else (column, "", "")
+    found = trace_lineage(compiled.plan, chosen_models(compiled, (model or column) if column else None))
+    if not model or not wanted:
+        return found
+    chosen = [lineage for lineage in found if lineage.column == wanted]
+    if not chosen:
+        columns = [lineage.column for lineage in found]
+        raise UsageError(f"model `{model}` has no column `{wanted}`{suggest(wanted, columns)}", f"columns are {listed(columns)}")
+    return chosen
 
 
 def choose_target(project: Project, name: str | None) -> Target:

@@ -839,6 +839,23 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "the output of `{model}` is {known}",
         "An expected record names op and every output column.",
     ),
+    # advice
+    (
+        "SF801",
+        "note",
+        "model that nobody reads",
+        "model `{model}` has no sink, and no model reads it",
+        "give it a sink, or read it with ref('{model}')",
+        "Its rows go nowhere.",
+    ),
+    (
+        "SF802",
+        "note",
+        "model without fixtures",
+        "model `{model}` has no fixture",
+        "write a YAML file below tests/ with model: {model}",
+        "A fixture says what the model does with some events, and keeps it so.",
+    ),
 )
 
 CODES: dict[str, Code] = {row[0]: Code(*row) for row in _ROWS}

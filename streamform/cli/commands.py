@@ -68,10 +68,16 @@ def init(arguments: Namespace) -> int:
 
 def check(arguments: Namespace) -> int:
     """Check the project."""
-    from streamform.render.check import check_document, render_check
-
     report = api.check(folder(arguments), strict=arguments.strict)
-    show(check_document(report)) if arguments.json else write(render_check(report))
+    if arguments.format == "sarif":
+        from streamform.render.sarif import sarif_document
+
+        show(sarif_document([*report.diagnostics, *report.notes]))
+    else:
+        from streamform.render.check import check_document, render_check
+
+        as_json = arguments.json or arguments.format == "json"
+        show(check_document(report)) if as_json else write(render_check(report))
     return 2 if report.project is None else 0 if report.passed else 1
 
 
@@ -127,6 +133,15 @@ def graph(arguments: Namespace) -> int:
     api.refuse_cycles(project, found)
     views = {"text": render_graph, "dot": render_dot, "mermaid": render_mermaid}
     write(views[arguments.format](project, found))
+    return 0
+
+
+def lineage(arguments: Namespace) -> int:
+    """Show where columns come from."""
+    from streamform.render.lineage import lineage_document, render_lineage
+
+    found = api.lineage(folder(arguments), arguments.column, target=arguments.target)
+    show(lineage_document(found)) if arguments.json else write(render_lineage(found))
     return 0
 
 

@@ -51,8 +51,11 @@ COMMANDS: tuple[Command, ...] = (
         "check",
         "check",
         "find every problem of the project in one run",
-        (Option(("--strict",), "warnings fail, too", {"action": "store_true"}),),
-        ("streamform check", "streamform check --strict --json"),
+        (
+            Option(("--strict",), "warnings fail, too", {"action": "store_true"}),
+            Option(("--format",), "text, json or sarif", {"choices": ("text", "json", "sarif"), "default": "text"}),
+        ),
+        ("streamform check", "streamform check --strict --json", "streamform check --format sarif > check.sarif"),
     ),
     Command(
         "test",
@@ -85,6 +88,14 @@ COMMANDS: tuple[Command, ...] = (
         "show sources, models and sinks",
         (Option(("--format",), "text, dot or mermaid", {"choices": ("text", "dot", "mermaid"), "default": "text"}),),
         ("streamform graph --format mermaid",),
+        target=True,
+    ),
+    Command(
+        "lineage",
+        "lineage",
+        "show which columns a column is made of",
+        (Option(("column",), "MODEL or MODEL.COLUMN; every model when left out", {"nargs": "?", "metavar": "MODEL[.COLUMN]"}),),
+        ("streamform lineage customer_metrics", "streamform lineage customer_metrics.total --json"),
         target=True,
     ),
     Command(

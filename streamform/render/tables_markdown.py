@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamform.codes import CODES
+from streamform.codes import CODES, Code
 from streamform.diff.deployment import DEPLOYMENT
 from streamform.diff.rules import RULES
 from streamform.lifecycle.gate import GATE
@@ -21,7 +21,8 @@ GENERATED = "<!-- Printed from the tables in the source by `make docs`; edit tho
 
 def pages() -> dict[str, str]:
     """Every page that is generated from the tables below the command line, by its path below docs/."""
-    return {"rules.md": _rules(), "codes.md": _codes(), "sql.md": _sql()}
+    codes = {f"codes/{code.id}.md": _code(code) for code in CODES.values()}
+    return {"rules.md": _rules(), "codes/README.md": _codes(), "sql.md": _sql(), **codes}
 
 
 def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -50,8 +51,21 @@ def _rules() -> str:
 
 
 def _codes() -> str:
-    sections = [f"## {c.id} {c.title}\n\n*{c.severity}*: {c.message}\n\n{c.about}\n\nWhat to do: {c.help}\n" for c in CODES.values()]
-    return f"{GENERATED}# Problems that check reports\n\nNames in braces stand for parts of your project.\n\n" + "\n".join(sections)
+    rows = ((f"[{c.id}]({c.id}.md)", c.severity, c.title) for c in CODES.values())
+    return f"{GENERATED}# Problems that check reports\n\n{markdown_table(('code', 'severity', 'what'), rows)}"
+
+
+def _code(code: Code) -> str:
+    """The page of one code."""
+    return (
+        f"{GENERATED}# {code.id}: {code.title}\n\n"
+        f"*{code.severity}*: {_braces(code.message)}\n\n{code.about}\n\n"
+        f"What to do: {_braces(code.help)}\n\nNames in braces stand for parts of your project. [All codes](README.md)\n"
+    )
+
+
+def _braces(template: str) -> str:
+    return template.replace("{{", "{").replace("}}", "}")
 
 
 def _sql() -> str:
