@@ -22,7 +22,8 @@ def generated() -> dict[str, str]:
 
 def different() -> list[str]:
     """Pages on disk that are not what the tables say."""
-    return [name for name, text in generated().items() if not (DOCS / name).is_file() or (DOCS / name).read_text() != text]
+    wrong = [name for name, text in generated().items() if not (DOCS / name).is_file() or (DOCS / name).read_text() != text]
+    return wrong + [f"codes/{page.name}" for page in sorted((DOCS / "codes").glob("*.md")) if f"codes/{page.name}" not in generated()]
 
 
 def main(arguments: list[str]) -> int:
@@ -31,8 +32,12 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         sys.stderr.writelines(f"docs/{name} is not what the tables say; run `make docs`\n" for name in stale)
         return 1 if stale else 0
+    (DOCS / "codes").mkdir(exist_ok=True)
     for name in stale:
-        (DOCS / name).write_text(generated()[name])
+        if name in generated():
+            (DOCS / name).write_text(generated()[name])
+        else:
+            (DOCS / name).unlink()
     return 0
 
 
