@@ -82,10 +82,10 @@ def _fixtures(loaded: Loaded) -> tuple[list[Fixture], list[Diagnostic]]:
 
     fixtures: list[Fixture] = []
     broken: list[Diagnostic] = []
-    for path in loaded.files.under("tests", ".yml"):
+    for path in loaded.files.under("tests", ".yml", ".yaml"):
         parsed = parse_fixture(loaded.files.texts[path], path)
         if isinstance(parsed, list):
-            broken.extend(loaded.with_excerpt(d) for d in parsed)
+            broken.extend(loaded.files.shown(d) for d in parsed)
         else:
             fixtures.append(parsed)
     return fixtures, broken

@@ -90,6 +90,14 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
     ),
     # the project as a whole
     (
+        "SF009",
+        "error",
+        "document twice",
+        "both {first} and {second} exist",
+        "keep one of the two",
+        "A document is read from .yml or from .yaml; with both there is no telling which one holds.",
+    ),
+    (
         "SF101",
         "error",
         "model without SQL",

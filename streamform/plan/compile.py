@@ -55,7 +55,7 @@ class _Compiler:
         self.problems.extend(check_planned(self.loaded, self.project, plan))
         for refused in self.refused:
             self.problems.extend(check_group_order(Plan("", (refused.model,), (*nodes, *refused.nodes)), refused.nodes))
-        found = tuple(self.loaded.with_excerpt(item) for item in self.problems.items)
+        found = tuple(self.loaded.files.shown(item) for item in self.problems.items)
         return Compiled(self.project, graph, plan, found)
 
     def parse(self, model: Model) -> Reads:

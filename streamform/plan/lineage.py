@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from streamform.plan.clock import source_clock
 from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, Plan, ProjectSpec, SourceSpec, UnionSpec
 from streamform.sql.expressions import AggregateCall, Expression, columns_of
 
@@ -89,7 +90,7 @@ def _seen(below: Node, reader: Node, traced: _Traced, *, through_models: bool) -
 def _node(node: Node, inputs: list[_Traced], below: list[Node]) -> _Traced:
     spec = node.spec
     if isinstance(spec, SourceSpec):
-        return _Traced({c.name: frozenset({Origin("source", spec.source.name, c.name)}) for c in node.schema})
+        return _source(node, spec)
     if isinstance(spec, UnionSpec):
         return _united(node, inputs, below)
     columns, decided = inputs[0].columns, inputs[0].decided_by
@@ -100,6 +101,14 @@ def _node(node: Node, inputs: list[_Traced], below: list[Node]) -> _Traced:
     if isinstance(spec, AggregateSpec):
         return _aggregated(spec, inputs[0])
     return inputs[0]
+
+
+def _source(node: Node, spec: SourceSpec) -> _Traced:
+    """Late events are dropped by their time, and others by the columns of a contract."""
+    columns = {c.name: frozenset({Origin("source", spec.source.name, c.name)}) for c in node.schema}
+    clock = source_clock(spec.source)
+    decided = columns[clock.column] if clock is not None and clock.late == "drop" else NONE
+    return _Traced(columns, decided.union(*(_of(contract.condition, columns) for contract in spec.contracts)))
 
 
 def _aggregated(spec: AggregateSpec, below: _Traced) -> _Traced:

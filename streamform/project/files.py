@@ -5,12 +5,12 @@ Separate from load.py because a compile that is found in the cache needs nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from streamform.codes import problem
-from streamform.diagnostics import Diagnostic, Location
+from streamform.diagnostics import Diagnostic, Location, with_excerpt
 
 PROJECT_FILE, SOURCES_FILE, MODELS_FOLDER, TESTS_FOLDER = "streamform.yml", "sources.yml", "models", "tests"
 MAX_SQL_BYTES = 4 * 1024 * 1024
@@ -18,11 +18,26 @@ MAX_SQL_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProjectFiles:
-    """The text of a project's files, by path relative to the project folder, in name order."""
+    """The text of a project's files, by path relative to the project folder, in name order.
+
+    streamform.yaml stands under streamform.yml, sources.yaml under sources.yml; `actual` maps to the names on disk.
+    """
 
     root: str
     texts: dict[str, str]
     problems: tuple[Diagnostic, ...] = ()
+    actual: dict[str, str] = field(default_factory=dict)
+
+    def shown(self, diagnostic: Diagnostic) -> Diagnostic:
+        """The diagnostic as users see it: names as on disk, and the source line that it points at."""
+        file = diagnostic.where.file if diagnostic.where is not None else None
+        if file is not None and file in self.texts:
+            diagnostic = with_excerpt(diagnostic, self.texts[file])
+        if diagnostic.where is not None and file in self.actual:
+            diagnostic = replace(diagnostic, where=replace(diagnostic.where, file=self.actual[file]))
+        if diagnostic.path is not None and diagnostic.path in self.actual:
+            diagnostic = replace(diagnostic, path=self.actual[diagnostic.path])
+        return diagnostic
 
     def under(self, folder: str, *suffixes: str) -> list[str]:
         """Paths below a folder that end with one of the suffixes."""
@@ -32,18 +47,27 @@ class ProjectFiles:
 def read_project_files(folder: Path, *, tests: bool = False) -> ProjectFiles:
     """The text of every file that a project consists of; a file that can't be read is a problem, not an exception."""
     root = str(folder)
-    if not (folder / PROJECT_FILE).is_file():
+    documents = {name: _on_disk(folder, name) for name in (PROJECT_FILE, SOURCES_FILE)}
+    if not documents[PROJECT_FILE]:
         return ProjectFiles(root, {}, (problem("SF001", path=".", folder=root),))
     texts: dict[str, str] = {}
-    problems: list[Diagnostic] = []
-    for path in _project_paths(folder, tests=tests):
+    twice = [found for found in documents.values() if len(found) > 1]
+    problems = [problem("SF009", path=first, where=Location(second), first=first, second=second) for first, second in twice]
+    canonical = {found[0]: name for name, found in documents.items() if found}
+    for path in _project_paths(folder, canonical, tests=tests):
         name = path.relative_to(folder).as_posix()
+        name = canonical.get(name, name)
         try:
             texts[name] = _read(path)
         except (OSError, UnicodeDecodeError, ValueError) as error:
             cause = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else _cause(error)
             problems.append(problem("SF002", path=name, where=Location(name), file=name, cause=cause))
-    return ProjectFiles(root, texts, tuple(problems))
+    return ProjectFiles(root, texts, tuple(problems), {name: found for found, name in canonical.items() if found != name})
+
+
+def _on_disk(folder: Path, name: str) -> list[str]:
+    """The names under which a document exists."""
+    return [n for n in (name, name.removesuffix(".yml") + ".yaml") if (folder / n).is_file()]
 
 
 def _cause(error: Exception) -> str:
@@ -57,10 +81,8 @@ def _read(path: Path) -> str:
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
 
 
-def _project_paths(folder: Path, *, tests: bool) -> Iterator[Path]:
-    yield folder / PROJECT_FILE
-    if (folder / SOURCES_FILE).is_file():
-        yield folder / SOURCES_FILE
+def _project_paths(folder: Path, documents: Iterable[str], *, tests: bool) -> Iterator[Path]:
+    yield from (folder / name for name in documents)
     yield from _files_below(folder / MODELS_FOLDER, ".sql")
     if tests:
         yield from _files_below(folder / TESTS_FOLDER, ".yml", ".yaml")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from streamform.codes import problem
-from streamform.diagnostics import Diagnostic, Diagnostics, Location, with_excerpt
+from streamform.diagnostics import Diagnostic, Diagnostics, Location
 from streamform.errors import ProjectError
 from streamform.project import documents as d
 from streamform.project import model as m
@@ -30,11 +30,6 @@ class Loaded:
         document = self.documents.get(file)
         return Location(file) if document is None else document.locate(path, key=key)
 
-    def with_excerpt(self, diagnostic: Diagnostic) -> Diagnostic:
-        """The diagnostic with the source line that it points at."""
-        text = self.files.texts.get(diagnostic.where.file) if diagnostic.where else None
-        return diagnostic if text is None else with_excerpt(diagnostic, text)
-
 
 def load_project(files: ProjectFiles) -> Loaded:
     """The project that these files declare.
@@ -50,13 +45,8 @@ def load_project(files: ProjectFiles) -> Loaded:
         where = trees[PROJECT_FILE].locate(("version",))
         problems.add(problem("SF007", path=PROJECT_FILE, where=where, file=PROJECT_FILE, version=project.version))
     if problems.has_errors or project is None:
-        raise ProjectError([_with_excerpt(files, item) for item in problems.items if item.severity == "error"])
+        raise ProjectError([files.shown(item) for item in problems.items if item.severity == "error"])
     return Loaded(_project(files, project, sources, problems), files, trees, tuple(problems.items))
-
-
-def _with_excerpt(files: ProjectFiles, diagnostic: Diagnostic) -> Diagnostic:
-    text = files.texts.get(diagnostic.where.file) if diagnostic.where else None
-    return diagnostic if text is None else with_excerpt(diagnostic, text)
 
 
 def _tree(files: ProjectFiles, name: str, problems: Diagnostics) -> Document | None:
