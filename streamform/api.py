@@ -73,7 +73,7 @@ def check(project_dir: Path, *, strict: bool = False) -> CheckReport:
         return CheckReport(None, (), error.diagnostics, (), strict)
     compiled = compile_project(loaded)
     found = (*compiled.diagnostics, *_fixture_problems(fixtures, compiled))
-    notes = tuple(advise(compiled, {fixture.model for fixture in fixtures}))
+    notes = tuple(advise(compiled, {fixture.model for fixture in fixtures}, loaded.files.unread))
     return CheckReport(compiled.project, tuple(fixtures), found, notes, strict)
 
 

@@ -721,7 +721,7 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "SF509",
         "error",
         "backend can't run this",
-        "target `{target}`: the {backend} backend can't run {subject}: {cause}",
+        "target `{target}`: the {backend} backend can't run {user}: {cause}",
         "{instead}",
         "What passes check runs on the backend that it is checked for.",
     ),

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def open_store(project_dir: Path, target: Target) -> Store:
-    """What is written down about a target."""
-    return Store(open_documents(project_dir, target), target.name)
+    """What is written down about a target. Its address is the same wherever the command is given, because plan ids hold it."""
+    return Store(open_documents(project_dir.resolve(), target), target.name)
 
 
 class Session:

@@ -6,6 +6,7 @@ Only argparse is imported before a command is chosen, so that --help answers at 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import NoReturn
 
 from streamform import __version__
 from streamform.cli.parser import build_parser
+from streamform.errors import ProjectError, StreamformError
 
 INTERRUPTED = 2
 
@@ -28,11 +30,22 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _run(arguments)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return 1
+    except OSError as error:
+        _give_up_output()
+        place = f" at {error.filename}" if error.filename else ""
+        print(f"error: the system refused{place}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        return StreamformError.exit_code
     except KeyboardInterrupt:
         print("error: interrupted; nothing is lost, and the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
+
+
+def _give_up_output() -> None:
+    """What is still buffered goes nowhere, so that the interpreter does not fail over it once more when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:
@@ -41,7 +54,6 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 def _run(arguments: argparse.Namespace) -> int:
     from streamform.cli import commands
-    from streamform.errors import ProjectError, StreamformError
 
     handler = getattr(commands, arguments.run)
     try:

@@ -228,18 +228,27 @@ def _state_of(doc: dict[str, Any]) -> ManifestState | None:
     return ManifestState(tuple(doc["keys"]), _columns_of(doc["accumulators"]), doc["retention"], doc["digest"], fields)
 
 
+_REMEDY = "use a manifest that streamform wrote"
+
+
 def check_structure(manifest: Manifest, file: str) -> None:
-    """Refuse a manifest that is no plan. Raises: DocumentError naming the node."""
-    seen: set[str] = set()
+    """Refuse a manifest that is no plan, or that was changed after it was written. Raises: DocumentError naming the place."""
+    for kind, names in (("model", [m.name for m in manifest.models]), ("node", [n.id for n in manifest.nodes])):
+        if len(set(names)) < len(names):
+            raise DocumentError(f"{file}: {kind} `{max(names, key=names.count)}` occurs twice", _REMEDY)
+    models, nodes = {m.name for m in manifest.models}, {n.id for n in manifest.nodes}
+    for model in manifest.models:
+        if model.output not in nodes:
+            raise DocumentError(f"{file}: the output of model `{model.name}` is `{model.output}`, which does not exist", _REMEDY)
     for node in manifest.nodes:
-        if node.id in seen:
-            raise DocumentError(f"{file}: node `{node.id}` occurs twice", "use a manifest that streamform wrote")
-        seen.add(node.id)
-    for node in manifest.nodes:
-        unknown = next((name for name in node.inputs if name not in seen), None)
+        if node.model not in models:
+            raise DocumentError(f"{file}: node `{node.id}` belongs to model `{node.model}`, which does not exist", _REMEDY)
+        unknown = next((name for name in node.inputs if name not in nodes), None)
         if unknown is not None:
-            raise DocumentError(f"{file}: node `{node.id}` reads `{unknown}`, which does not exist", "use a manifest that streamform wrote")
+            raise DocumentError(f"{file}: node `{node.id}` reads `{unknown}`, which does not exist", _REMEDY)
     _check_acyclic(manifest, file)
+    if manifest.models and sealed(manifest.models, manifest.nodes).application_digest != manifest.application_digest:
+        raise DocumentError(f"{file}: application_digest is not the manifest's own; it was changed after it was written", _REMEDY)
 
 
 def _check_acyclic(manifest: Manifest, file: str) -> None:
@@ -257,4 +266,4 @@ def _check_acyclic(manifest: Manifest, file: str) -> None:
             if not waiting[reader]:
                 ready.append(reader)
     if waiting:
-        raise DocumentError(f"{file}: node `{min(waiting)}` reads itself through others", "use a manifest that streamform wrote")
+        raise DocumentError(f"{file}: node `{min(waiting)}` reads itself through others", _REMEDY)

@@ -155,7 +155,7 @@ def check_decision(plan: PendingPlan, decision: DecisionWord, reason: str, ackno
     if decision == "approve" and plan.acknowledge is not None and acknowledge != plan.acknowledge:
         words = f'pass --acknowledge "{plan.acknowledge}"'
         raise Refused(f"plan {plan.plan_id} requires {plan.requires}; an approval must acknowledge that in these words", words)
-    if decision == "revoke" and not any(entry.decision == "approve" for entry in plan.decisions):
+    if decision == "revoke" and not any(entry.decision == "approve" for entry in decisive(plan)):
         raise Refused(f"plan {plan.plan_id} has no approval to revoke", "reject it instead")
 
 

@@ -32,7 +32,7 @@ class Store:
 
     def __init__(self, documents: Documents, target: str) -> None:
         self.documents, self.target = documents, target
-        self.folder = quote(target, safe="")
+        self.folder = _encoded(target)
 
     def lock(self, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Keep every other process from changing the target."""
@@ -72,13 +72,13 @@ class Store:
         return sorted({unquote(name.removeprefix(prefix).split("/", 1)[0]) for name in self.documents.names(prefix)})
 
     def _attempt_path(self, unit: str, sequence: int) -> str:
-        return f"journal/{self.folder}/{quote(unit, safe='')}/{sequence:08d}.json"
+        return f"journal/{self.folder}/{_encoded(unit)}/{sequence:08d}.json"
 
     def attempts(self, unit: str) -> list[Attempt]:
         """A unit's entries from first to last. Raises: StoreError when the chain is broken."""
         from streamform.lifecycle.journal import attempt_digest
 
-        prefix = f"journal/{self.folder}/{quote(unit, safe='')}/"
+        prefix = f"journal/{self.folder}/{_encoded(unit)}/"
         entries = [self._read_attempt(name) for name in self.documents.names(prefix)]
         for before, after in pairwise(entries):
             if after.previous != attempt_digest(before):
@@ -90,7 +90,7 @@ class Store:
 
     def newest(self, unit: str) -> Attempt | None:
         """A unit's newest entry."""
-        names = self.documents.names(f"journal/{self.folder}/{quote(unit, safe='')}/")
+        names = self.documents.names(f"journal/{self.folder}/{_encoded(unit)}/")
         return self._read_attempt(names[-1]) if names else None
 
     def _read_attempt(self, path: str) -> Attempt:
@@ -129,12 +129,12 @@ class Store:
         return name
 
     def read_artifact(self, name: str, file: str) -> Any:
-        """One file of an artifact. Raises: StoreError when it is missing."""
+        """One file of an artifact. Raises: StoreError when it is missing, DocumentError when it is no JSON."""
         path = f"artifacts/{name}/{file}"
         content = self.documents.read(path)
         if content is None:
             raise StoreError(f"{path} is missing, and the journal says that it was applied", "restore the store from a backup")
-        return json.loads(content)
+        return _value(content, path)
 
     def artifact_manifest(self, name: str) -> Manifest:
         """The manifest of an artifact."""
@@ -176,6 +176,11 @@ class Store:
         return plan
 
 
+def _encoded(name: str) -> str:
+    """A name as one part of a path."""
+    return quote(name, safe="") if name.strip(".") else "%2E" * len(name)
+
+
 def artifact_content(unit: DesiredUnit) -> dict[str, Any]:
     """What an artifact's digest is taken over."""
     facts = {subject: dict(fields) for subject, fields in unit.facts.items()}
@@ -194,11 +199,15 @@ def _decode(content: bytes, path: str) -> str:
         raise DocumentError(f"{path} is not UTF-8 text", "restore it from a backup") from None
 
 
-def _json(content: bytes, path: str) -> dict[str, Any]:
+def _value(content: bytes, path: str) -> Any:
     try:
-        value = json.loads(_decode(content, path))
-    except ValueError as error:
+        return json.loads(_decode(content, path))
+    except (ValueError, RecursionError) as error:
         raise DocumentError(f"{path} is not a JSON document: {error}", "restore it from a backup") from None
+
+
+def _json(content: bytes, path: str) -> dict[str, Any]:
+    value = _value(content, path)
     if not isinstance(value, dict):
         raise DocumentError(f"{path} is not a JSON object", "restore it from a backup")
     return value

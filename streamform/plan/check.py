@@ -7,13 +7,12 @@ those that do.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 from streamform.codes import listed, problem, suggest
 from streamform.diagnostics import Diagnostic, Location
 from streamform.plan.graph import Graph
-from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, Plan, ProjectSpec, SinkSpec, SourceSpec, UnionSpec
+from streamform.plan.nodes import AggregateSpec, Node, Plan, ProjectSpec, SinkSpec, SourceSpec, UnionSpec
 from streamform.project.files import PROJECT_FILE, SOURCES_FILE
 from streamform.project.hints import REFERENCE, check_hints
 from streamform.project.load import Loaded
@@ -38,11 +37,13 @@ def check_project(loaded: Loaded, project: Project, graph: Graph, statements: Ma
         if model.sink is not None:
             yield from _check_endpoint(model, model.sink)
     yield from _check_unused(project, graph)
-    yield from _check_targets(loaded, project, graph)
+    yield from _check_targets(loaded)
     yield from check_hints(loaded)
 
 
 def _check_names(loaded: Loaded, project: Project) -> Iterator[Diagnostic]:
+    if not project.name.strip():
+        yield problem("SF512", where=loaded.locate(PROJECT_FILE, "name"))
     if not project.models:
         yield problem("SF150")
     names = {source.name for source in project.sources}
@@ -229,7 +230,9 @@ def _check_unused(project: Project, graph: Graph) -> Iterator[Diagnostic]:
             yield problem("SF352", path=SOURCES_FILE, source=source.name)
 
 
-def _check_targets(loaded: Loaded, project: Project, graph: Graph) -> Iterator[Diagnostic]:
+def _check_targets(loaded: Loaded) -> Iterator[Diagnostic]:
+    """Targets are checked against what was declared, whichever target the project is compiled for."""
+    project = loaded.project
     for target in project.targets:
         at = _Places(loaded, PROJECT_FILE, ("targets", target.name))
         yield from _check_overrides(at, project, target)
@@ -288,7 +291,7 @@ def _check_feasible(at: _Places, target: Target, users: list[tuple[str, Endpoint
                 where=at(),
                 target=target.name,
                 backend=target.backend,
-                subject=f"{user} on {endpoint.connector}",
+                user=f"{user} on {endpoint.connector}",
                 cause=cause,
                 instead=instead,
             )
@@ -356,25 +359,28 @@ def _group_order(plan: Plan, node: Node, spec: AggregateSpec) -> Iterator[Diagno
 
 def _origins(plan: Plan, node: Node, columns: list[str]) -> Iterator[tuple[Source, set[str]]]:
     """For each source below a node, the source columns that these columns are without change."""
-    for below in plan.inputs_of(node):
+    pending = [(below, tuple(columns)) for below in reversed(plan.inputs_of(node))]
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    while pending:
+        below, named = pending.pop()
+        if (below.id, named) in seen:
+            continue
+        seen.add((below.id, named))
         if isinstance(below.spec, SourceSpec):
-            yield below.spec.source, set(columns)
-        elif isinstance(below.spec, ProjectSpec):
-            named = {o.name: o.expression.name for o in below.spec.outputs if isinstance(o.expression, ColumnRef)}
-            yield from _origins(plan, below, [named[c] for c in columns if c in named])
-        elif isinstance(below.spec, (FilterSpec, SinkSpec)):
-            yield from _origins(plan, below, columns)
-        elif isinstance(below.spec, UnionSpec):
-            yield from _united_origins(plan, below, columns)
+            yield below.spec.source, set(named)
+        elif not isinstance(below.spec, AggregateSpec):
+            pending += [(inner, _named_below(below, inner, named)) for inner in reversed(plan.inputs_of(below))]
 
 
-def _united_origins(plan: Plan, union: Node, columns: list[str]) -> Iterator[tuple[Source, set[str]]]:
-    """The same below a union, whose inputs' columns correspond by position."""
-    names = [column.name for column in union.schema]
-    for below in plan.inputs_of(union):
-        as_below = [below.schema[names.index(column)].name for column in columns]
-        part = replace(union, inputs=(below.id,))
-        yield from _origins(plan, part, as_below)
+def _named_below(node: Node, below: Node, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of an input that a node hands on unchanged under these names."""
+    if isinstance(node.spec, ProjectSpec):
+        named = {o.name: o.expression.name for o in node.spec.outputs if isinstance(o.expression, ColumnRef)}
+        return tuple(named[column] for column in columns if column in named)
+    if isinstance(node.spec, UnionSpec):
+        names = [column.name for column in node.schema]
+        return tuple(below.schema[names.index(column)].name for column in columns)
+    return columns
 
 
 def _check_hinted_nodes(loaded: Loaded, project: Project, plan: Plan) -> Iterator[Diagnostic]:

@@ -27,6 +27,8 @@ class ProjectFiles:
     texts: dict[str, str]
     problems: tuple[Diagnostic, ...] = ()
     actual: dict[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    """Files below models/ that are no model, documentation and hidden files apart."""
 
     def shown(self, diagnostic: Diagnostic) -> Diagnostic:
         """The diagnostic as users see it: names as on disk, and the source line that it points at."""
@@ -62,7 +64,14 @@ def read_project_files(folder: Path, *, tests: bool = False) -> ProjectFiles:
         except (OSError, UnicodeDecodeError, ValueError) as error:
             cause = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else _cause(error)
             problems.append(problem("SF002", path=name, where=Location(name), file=name, cause=cause))
-    return ProjectFiles(root, texts, tuple(problems), {name: found for found, name in canonical.items() if found != name})
+    actual = {name: found for found, name in canonical.items() if found != name}
+    return ProjectFiles(root, texts, tuple(problems), actual, tuple(_unread(folder)) if tests else ())
+
+
+def _unread(folder: Path) -> Iterator[str]:
+    for path in _files_below(folder / MODELS_FOLDER):
+        if path.suffix not in (".sql", ".md") and not path.name.startswith("."):
+            yield path.relative_to(folder).as_posix()
 
 
 def _on_disk(folder: Path, name: str) -> list[str]:
@@ -89,7 +98,7 @@ def _project_paths(folder: Path, documents: Iterable[str], *, tests: bool) -> It
 
 
 def _files_below(folder: Path, *suffixes: str) -> list[Path]:
-    """Regular files below a folder, in name order. A symbolic link to a folder is not followed, so no loop is entered."""
+    """Regular files below a folder, all or those with a suffix, in name order. A symbolic link to a folder is not followed, so no loop is entered."""
     if not folder.is_dir():
         return []
     found: list[Path] = []
@@ -98,6 +107,6 @@ def _files_below(folder: Path, *suffixes: str) -> list[Path]:
         for entry in pending.pop().iterdir():
             if entry.is_dir() and not entry.is_symlink():
                 pending.append(entry)
-            elif entry.suffix in suffixes and entry.is_file():
+            elif (not suffixes or entry.suffix in suffixes) and entry.is_file():
                 found.append(entry)
     return sorted(found, key=lambda path: path.relative_to(folder).as_posix())

@@ -39,6 +39,7 @@ _CONSTANTS = {
     "False": False,
     "FALSE": False,
 }
+_PLAIN_TAGS = (None, "!", BaseResolver.DEFAULT_SEQUENCE_TAG, BaseResolver.DEFAULT_MAPPING_TAG)
 _NUMBER_START = frozenset("+-.0123456789")
 
 Path = tuple[str | int, ...]
@@ -149,6 +150,8 @@ class _Builder:
             raise self.refuse("SF008", node, file=self.document.file, cause=cause)
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node)
+        if node.tag not in _PLAIN_TAGS:
+            raise self.refuse("SF003", node, file=self.document.file, cause=f"the tag {node.tag} is not supported")
         if isinstance(node, yaml.SequenceNode):
             return [self.build(item, depth + 1) for item in node.value]
         return self.mapping(node, depth)

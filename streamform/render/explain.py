@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streamform.identity.fingerprint import short, state_digest, state_fingerprint
 from streamform.plan.clock import source_clock
-from streamform.plan.nodes import AggregateSpec, Node, Plan, ProjectSpec, SinkSpec, SourceSpec
+from streamform.plan.nodes import AggregateSpec, Node, Plan, ProjectSpec, SinkSpec, SourceSpec, UnionSpec
 from streamform.render.words import title
 from streamform.values.instants import render_duration
 
@@ -50,6 +50,8 @@ def _own(node: Node) -> list[str]:
         return _source(spec)
     if isinstance(spec, ProjectSpec):
         return [f"columns={node.definition}"]
+    if isinstance(spec, UnionSpec):
+        return [f"inputs={', '.join(node.inputs)}"]
     if isinstance(spec, AggregateSpec):
         return [f"key={', '.join(key.name for key in spec.keys)}", f"aggregates={', '.join(call.name for call in spec.calls)}"]
     if isinstance(spec, SinkSpec):

@@ -16,6 +16,9 @@ from streamform.sql.expressions import Call, Cast, ColumnRef, Expression, Litera
 from streamform.sql.numeric import ValueLost
 from streamform.values.types import FLOAT64, DataType
 
+MAX_INLINE = 20
+"""Levels of calls in one Python expression. Deeper ones are functions of their own: Python nests 200 parentheses at most."""
+
 NEVER_NULL = frozenset(
     {"IS NULL", "IS NOT NULL", "IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"}
 )
@@ -28,6 +31,8 @@ class Code:
     columns: dict[str, int]
     names: dict[str, Any] = field(default_factory=dict)
     temporaries: int = 0
+    depth: int = 0
+    """Calls and casts around the one at hand."""
 
     def bind(self, value: object, prefix: str = "f") -> str:
         """A name for an object."""
@@ -53,6 +58,15 @@ def expression_code(expression: Expression, code: Code) -> str:
         return f"r[{code.columns[expression.name]}]"
     if isinstance(expression, Literal):
         return constant_code(expression, code)
+    if code.depth == MAX_INLINE:
+        return f"{code.bind(_evaluator(expression, code.columns))}(r)"
+    code.depth += 1
+    result = _nested_code(expression, code)
+    code.depth -= 1
+    return result
+
+
+def _nested_code(expression: Call | Cast, code: Code) -> str:
     if isinstance(expression, Cast):
         return _safe_code(expression, code) if expression.safe else converted_code(expression.operand, expression.type, code)
     if expression.function.emit is not None:
@@ -90,7 +104,7 @@ def _safe_code(cast: Cast, code: Code) -> str:
     if convert is None:
         return inner
     name = code.temporary()
-    return f"(None if ({name} := {inner}) is None else {code.bind(safely(convert, cast.operand.type))}({name}))"
+    return f"(None if ({name} := {inner}) is None else {code.bind(safely(convert))}({name}))"
 
 
 def _raise(error: ValueLost) -> None:
@@ -165,5 +179,9 @@ def positions(columns: Sequence[str]) -> dict[str, int]:
 
 def evaluator(expression: Expression, columns: Sequence[str]) -> Callable[[Sequence[object]], object]:
     """A function from a row to the expression's value."""
-    code = Code(positions(columns))
+    return _evaluator(expression, positions(columns))
+
+
+def _evaluator(expression: Expression, columns: dict[str, int]) -> Callable[[Sequence[object]], object]:
+    code = Code(columns)
     return code.compile(f"def evaluate(r):\n    return {expression_code(expression, code)}\n", "evaluate")

@@ -176,16 +176,17 @@ class Dataflow:
 
     def _deliver(self, node_id: str, batch: Batch) -> None:
         """Hand a batch to every reader of a node, depth first."""
-        if not batch:
-            return
-        for reader in self.readers[node_id]:
+        pending = [(node_id, batch, reader) for reader in reversed(self.readers[node_id])]
+        while pending:
+            below, handed, reader = pending.pop()
+            if not handed:
+                continue
             operator = self.operators[reader]
             if operator is not None:
-                self._deliver(reader, operator.process(batch))
-                continue
-            if reader in self.sinks:
-                self._collect(reader, node_id, batch)
-            self._deliver(reader, batch)
+                handed = operator.process(handed)
+            elif reader in self.sinks:
+                self._collect(reader, below, handed)
+            pending += [(reader, handed, following) for following in reversed(self.readers[reader])]
 
     def _collect(self, sink: str, below: str, batch: Batch) -> None:
         """Keep what a sink shows, without the hidden event time."""

@@ -57,6 +57,7 @@ class FilterOperator:
             raise explain_failure(self.node.id, [self.predicate], self.columns, _rows_of(batch, updating=self.updating)) from None
 
     def changes(self, batch: list[Change]) -> list[Change]:
+        """The changes that readers see."""
         out: list[Change] = []
         test = self.test
         for op, row, before in batch:
@@ -95,6 +96,7 @@ class ProjectOperator:
             raise explain_failure(self.node.id, self.expressions, self.columns, _rows_of(batch, updating=self.updating)) from None
 
     def changes(self, batch: list[Change]) -> list[Change]:
+        """The changes of the outputs."""
         rows: list[Row] = self.rows([row for _, row, _ in batch])
         befores: list[Row] = self.rows([before for _, _, before in batch if before is not None])
         following = iter(befores)

@@ -30,7 +30,7 @@ from streamform.sql.parse import INPUT_FUNCTIONS, MAX_NESTING, SqlProblem, State
 from streamform.sql.scalar import ScalarBinder
 from streamform.sql.scope import Catalog, Found, Problems, Scope, identifier, relation_scope, schema_scope
 from streamform.sql.unnamed import unnamed
-from streamform.sql.unsupported import CLAUSES
+from streamform.sql.unread import refuse_unread
 from streamform.values.rows import Schema
 from streamform.values.types import NULL
 
@@ -63,9 +63,6 @@ class QueryBinder:
         if not isinstance(node, exp.Union) or node.args.get("distinct"):
             name = "UNION without ALL" if isinstance(node, exp.Union) else type(node).__name__.upper()
             raise self.problems.unsupported(node, name, "write UNION ALL, and SELECT DISTINCT above it where equal rows count once")
-        for clause in ("order", "limit", "offset"):
-            if node.args.get(clause):
-                raise self.problems.unsupported(node, *CLAUSES[clause])
         ctes = self.ctes(node, outer)
         inputs = [self.relation(part, ctes) for part in _union_parts(node)]
         first = inputs[0].schema
@@ -79,7 +76,7 @@ class QueryBinder:
 
     def select(self, node: exp.Select, outer: Ctes) -> Relation:
         """The relation of one SELECT."""
-        self.refuse_clauses(node)
+        self.refuse_distinct_on(node)
         ctes = self.ctes(node, outer)
         source, alias = self.input(node, ctes)
         scope = relation_scope(source, alias)
@@ -94,13 +91,8 @@ class QueryBinder:
             relation = Projection(source, self.named(self.outputs(node, scope)))
         return distinct(relation) if node.args.get("distinct") is not None else relation
 
-    def refuse_clauses(self, node: exp.Select) -> None:
-        """Refuse every clause that has no meaning over a changelog."""
-        for clause, (construct, instead) in CLAUSES.items():
-            value: Any = node.args.get(clause)
-            if value:
-                at = value[0] if isinstance(value, list) else value
-                raise self.problems.unsupported(at if isinstance(at, exp.Expression) else node, construct, instead)
+    def refuse_distinct_on(self, node: exp.Select) -> None:
+        """Refuse what DISTINCT ON would keep."""
         on = node.args.get("distinct")
         if on is not None and on.args.get("on") is not None:
             raise self.problems.unsupported(node, "DISTINCT ON", "group by the columns and aggregate the others")
@@ -138,7 +130,7 @@ class QueryBinder:
     def table(self, item: exp.Table, ctes: Ctes, alias: str) -> tuple[Relation, str]:
         """A source, a model or a CTE in FROM."""
         function: Any = item.this
-        if isinstance(function, exp.Anonymous) and str(function.this).lower() in INPUT_FUNCTIONS:
+        if isinstance(function, exp.Anonymous) and str(function.this).lower() in INPUT_FUNCTIONS and not item.args.get("db"):
             name = input_name(self.problems.statement, function)
             known = self.catalog.sources if str(function.this).lower() == "source" else self.catalog.models
             if name not in known:
@@ -235,6 +227,7 @@ def bind_statement(statement: Statement, catalog: Catalog, *, windowed: bool) ->
     """The statement's relation, or every problem found in it."""
     binder = QueryBinder(statement, catalog, windowed=windowed)
     try:
+        refuse_unread(binder.problems, statement.select)
         relation = binder.relation(statement.select, {})
     except Found:
         return binder.problems.items
@@ -251,6 +244,7 @@ def bind_condition(statement: Statement, schema: Schema, alias: str) -> Expressi
     """A condition over one schema, or every problem found in it."""
     problems = Problems(statement)
     try:
+        refuse_unread(problems, statement.select)
         return ScalarBinder(problems).condition(statement.select, schema_scope(schema, alias), "it")
     except Found:
         return problems.items

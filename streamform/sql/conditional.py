@@ -48,16 +48,16 @@ def emit_coalesce(call: Call, args: Sequence[str], fresh: Fresh) -> str:
     code = args[-1]
     for arg in reversed(args[:-1]):
         name = fresh()
-        code = f"({name} if ({name} := {arg}) is not None else {code})"
-    return code
+        code = f"{name} if ({name} := {arg}) is not None else {code}"
+    return f"({code})"
 
 
 def emit_case(call: Call, args: Sequence[str], fresh: Fresh) -> str:
     """The value of the first condition that is true; other values are not evaluated."""
     code = args[-1]
     for condition, value in reversed(list(zip(args[:-1:2], args[1:-1:2], strict=True))):
-        code = f"({value} if {condition} is True else {code})"
-    return code
+        code = f"{value} if {condition} is True else {code}"
+    return f"({code})"
 
 
 def emit_in(call: Call, args: Sequence[str], fresh: Fresh) -> str:

@@ -38,8 +38,8 @@ class Function:
     arity: tuple[int, int] = (2, 2)
     render: str = ""
     """Canonical text over the operands' texts; NAME(a, b) when empty."""
-    flink: str = ""
-    """Flink SQL over the operands' SQL; as rendered when empty."""
+    flink: str | Callable[[Call, list[str]], str] = ""
+    """Flink SQL over the operands' SQL, constants as they are written; as rendered when empty."""
     code: str | None = None
     """Python over the operands' names, for operands that are not NULL; None where `value` or `emit` computes."""
     float_code: str | None = None
@@ -63,8 +63,10 @@ class Function:
         """The call's canonical text."""
         return self.render.format(*args) if self.render else f"{self.name}({', '.join(args)})"
 
-    def in_flink(self, args: list[str]) -> str:
-        """The call in Flink SQL."""
+    def in_flink(self, call: Call, args: list[str]) -> str:
+        """A call of this function in Flink SQL."""
+        if callable(self.flink):
+            return self.flink(call, args)
         return self.flink.format(*args) if self.flink else self.rendered(args)
 
 
@@ -172,14 +174,34 @@ def _float_modulo(a: float, b: float) -> float:
     return math.fmod(a, b)
 
 
+MAX_EXPONENT = 16
+
+
 def _power(call: Call) -> Callable[..., Value]:
-    def power(a: float, b: float) -> float:
-        try:
-            return math.pow(a, b)
-        except (OverflowError, ValueError):
-            raise n.ValueLost(f"{a} to the power of {b} has no finite value; Flink would make it Infinity or NaN") from None
+    """Products, because the last digit of a general power depends on the machine."""
+
+    def power(a: float, exponent: Any) -> float:
+        result = math.prod([a] * abs(int(exponent)))
+        if exponent < 0:
+            result = 1.0 / result if result else math.inf
+        if not math.isfinite(result):
+            raise n.ValueLost(f"{a} to the power of {exponent} is no finite number; Flink would make it Infinity")
+        return result
 
     return power
+
+
+def _power_in_flink(call: Call, args: list[str]) -> str:
+    base, exponent = args[0], int(args[1])
+    product = "(" + " * ".join([base] * abs(exponent)) + ")"
+    return product if exponent > 0 else f"(CAST(1 AS DOUBLE) / {product})"
+
+
+def _check_exponent(exponent: Any) -> None:
+    if not isinstance(exponent, int) or not 1 <= abs(exponent) <= MAX_EXPONENT:
+        raise ValueError(
+            f"POWER takes a whole exponent from 1 to {MAX_EXPONENT} or its negative; other powers differ from machine to machine"
+        )
 
 
 def _shift(call: Call, sign: int) -> Callable[..., Value]:
@@ -203,24 +225,42 @@ def _timestamp_add(unit: str) -> Callable[[Call], Callable[..., Value]]:
     return lambda call: lambda number, moment: t.add_months(moment, number * t.UNIT_MONTHS[unit])
 
 
+def _day_part_in_flink(unit: str) -> Callable[[Call, list[str]], str]:
+    """Of a timestamp's day, since Flink takes the next day for times of the day before 1970."""
+    whole = {"timestamp": f"EXTRACT({unit} FROM FLOOR({{0}} TO DAY))", "date": f"EXTRACT({unit} FROM {{0}})"}
+    return lambda call, args: whole[call.operands[0].kind].format(*args)
+
+
+def _ceil_in_flink(unit: str) -> str:
+    """Flink's CEIL takes the wrong quarter for the first of October, and forgets the time of the day on the first of a month."""
+    floor = f"FLOOR({{0}} TO {unit})"
+    return f"CASE WHEN {floor} = {{0}} THEN {{0}} ELSE {floor} + INTERVAL '{t.UNIT_MONTHS[unit]}' MONTH END"
+
+
 def _time_rows() -> list[Function]:
     """The rows that exist once for each unit of time."""
     rows: list[Function] = []
     for unit in t.PARTS:
         about = f"The {unit.lower()} of a timestamp or date." if unit not in ("DOW", "DOY") else _DAYS[unit]
         rows.append(
-            Function(f"EXTRACT {unit}", ty.type_time_part, "time", about, (1, 1), f"EXTRACT({unit} FROM {{0}})", value=_time_part(unit))
+            Function(
+                f"EXTRACT {unit}",
+                ty.type_time_part,
+                "time",
+                about,
+                (1, 1),
+                f"EXTRACT({unit} FROM {{0}})",
+                _day_part_in_flink(unit) if unit in t.DAY_PARTS else "",
+                value=_time_part(unit),
+            )
         )
     moment = ty.signature(TIMESTAMP, result=TIMESTAMP)
     for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR"):
-        begin, end = f"FLOOR({{0}} TO {unit})", f"CEIL({{0}} TO {unit})"
-        name = unit.lower()
-        rows.append(
-            Function(f"FLOOR TO {unit}", moment, "time", f"The beginning of the {name}.", (1, 1), begin, value=_simple(t.floor_to(unit)))
-        )
-        rows.append(
-            Function(f"CEIL TO {unit}", moment, "time", f"The beginning of the next {name}.", (1, 1), end, value=_simple(t.ceil_to(unit)))
-        )
+        for kind, about, compute in (("FLOOR", "beginning of the", t.floor_to), ("CEIL", "beginning of the next", t.ceil_to)):
+            shown = f"{kind}({{0}} TO {unit})"
+            text = f"The {about} {unit.lower()}."
+            flink = _ceil_in_flink(unit) if kind == "CEIL" and unit in t.UNIT_MONTHS else ""
+            rows.append(Function(f"{kind} TO {unit}", moment, "time", text, (1, 1), shown, flink, value=_simple(compute(unit))))
     moved, between = ty.signature(INT64, TIMESTAMP, result=TIMESTAMP), ty.signature(TIMESTAMP, TIMESTAMP, result=INT32)
     for unit in ("SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "QUARTER", "YEAR"):
         add, diff = f"TIMESTAMPADD({unit}, {{0}}, {{1}})", f"TIMESTAMPDIFF({unit}, {{0}}, {{1}})"
@@ -305,7 +345,14 @@ _ROWS: tuple[Function, ...] = (
         constants=(1,),
     ),
     Function(
-        "POWER", ty.signature(FLOAT64, FLOAT64, result=FLOAT64), "arithmetic", "The first operand to the power of the second.", value=_power
+        "POWER",
+        ty.signature(FLOAT64, INT64, result=FLOAT64),
+        "arithmetic",
+        f"The first operand to the power of the second, a whole constant from 1 to {MAX_EXPONENT} or its negative.",
+        flink=_power_in_flink,
+        value=_power,
+        constants=(1,),
+        check=lambda call: _check_exponent(_constant(call, 1)),
     ),
     _text("UPPER", ty.signature(STRING, result=STRING), "In upper case.", str.upper, (1, 1)),
     _text("LOWER", ty.signature(STRING, result=STRING), "In lower case.", str.lower, (1, 1)),
@@ -322,7 +369,7 @@ _ROWS: tuple[Function, ...] = (
         (2, 2),
         render="POSITION({0} IN {1})",
     ),
-    _text("REPLACE", ty.signature(STRING, STRING, STRING, result=STRING), "Every occurrence replaced.", str.replace, (3, 3)),
+    _text("REPLACE", ty.signature(STRING, STRING, STRING, result=STRING), "Every occurrence replaced.", x.replaced, (3, 3)),
     _text("REVERSE", ty.signature(STRING, result=STRING), "From back to front.", lambda a: a[::-1], (1, 1)),
     _text("REPEAT", ty.signature(STRING, INT32, result=STRING), "So many times.", x.repeat, (2, 2)),
     _text("LPAD", ty.signature(STRING, INT32, STRING, result=STRING), "Filled from the left, or cut, to a length.", x.pad_left, (3, 3)),
@@ -407,8 +454,24 @@ _ROWS: tuple[Function, ...] = (
         constants=(1,),
         check=lambda call: _check_path(_constant(call, 1)),
     ),
-    _binary("+ INTERVAL", ty.type_shift, "time", "A timestamp or date moved forward.", value=lambda call: _shift(call, 1)),
-    _binary("- INTERVAL", ty.type_shift, "time", "A timestamp or date moved back.", value=lambda call: _shift(call, -1)),
+    Function(
+        "+ INTERVAL",
+        ty.type_shift,
+        "time",
+        "A timestamp or date moved forward.",
+        render="({0} + {1})",
+        value=lambda call: _shift(call, 1),
+        constants=(1,),
+    ),
+    Function(
+        "- INTERVAL",
+        ty.type_shift,
+        "time",
+        "A timestamp or date moved back.",
+        render="({0} - {1})",
+        value=lambda call: _shift(call, -1),
+        constants=(1,),
+    ),
     Function(
         "DATE_FORMAT",
         ty.signature(TIMESTAMP, STRING, result=STRING),

@@ -82,6 +82,7 @@ class GroupedSelect:
         return Grouping(self.computed_input(), tuple(self.keys), tuple(self.calls), bool(self.windows), schema)
 
     def computed_input(self) -> Relation:
+        """The input, with the keys that are expressions as columns."""
         if not self.computed:
             return self.source
         needed = {name for call in self.calls for part in (call.argument, call.condition) if part is not None for name in columns_of(part)}
@@ -172,6 +173,7 @@ class GroupedSelect:
         return bound
 
     def output(self, item: exp.Expression, scope: Scope) -> Item:
+        """One select item in terms of keys and accumulators."""
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
             raise self.problems.unsupported(item, "* in a grouped query", "name the grouping columns and aggregates")
         expression = self.scalar.expression(item.this if isinstance(item, exp.Alias) else item, scope)

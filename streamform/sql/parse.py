@@ -28,7 +28,9 @@ MAX_NESTING = 100
 INPUT_FUNCTIONS = ("source", "ref")
 CALL_MARK = "\0"
 """Before a function's name: the parser then keeps name and operands as they are written, whatever the name means to it."""
-MARKED_NAMES = CALLABLE_NAMES | {name.upper() for name in AGGREGATES} | FUNCTIONS_REFUSED.keys()
+SYNTAX_OF_THEIR_OWN = frozenset({"FLOOR", "CEIL", "CEILING", "SUBSTRING", "POSITION"})
+"""Functions that the parser must know, because they are also written as FLOOR(a TO DAY), POSITION(a IN b) and so on."""
+MARKED_NAMES = (CALLABLE_NAMES | {name.upper() for name in AGGREGATES} | FUNCTIONS_REFUSED.keys()) - SYNTAX_OF_THEIR_OWN
 
 
 class SqlProblem(Exception):
@@ -67,7 +69,7 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 def parse_model(model: Model) -> Statement:
     """The model's SELECT. Raises: SqlProblem."""
-    statements = [node for node in _parse(model.name, model.path, model.sql) if node is not None]
+    statements = [node for node in _parse(model.name, model.path, model.sql) if not isinstance(node, (exp.Semicolon, type(None)))]
     if not statements or not model.sql.strip():
         raise SqlProblem(problem("SF109", path=model.path, where=Location(model.path), model=model.name, found=", not none"))
     if len(statements) > 1:
@@ -109,6 +111,8 @@ def mark_calls(tokens: Sequence[Any]) -> None:
         is_call = following.token_type.name == "L_PAREN" and name.token_type.name != "IDENTIFIER"
         if is_call and name.text.upper() in MARKED_NAMES:
             name.text = CALL_MARK + name.text.upper()
+        elif is_call and name.text.upper() == "CEILING":
+            name.text = "CEIL"
 
 
 def called_name(node: exp.Expr) -> str | None:

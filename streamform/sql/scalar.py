@@ -233,8 +233,7 @@ class ScalarBinder:
                 raise self.problems.found("SF114", node, cause=str(error), expected="write DECIMAL(p, s)") from None
         type_ = _CAST_TYPES.get(name) or _TYPE_NAMES.get(str(to).lower())
         if type_ is None or (arguments and not (type_ == TIMESTAMP and arguments == [3])):
-            shown = f"{name}({', '.join(map(str, arguments))})" if arguments else name
-            raise self.problems.unsupported(node, f"CAST AS {shown}", _CAST_HELP)
+            raise self.problems.unsupported(node, f"CAST AS {str(to).upper()}", _CAST_HELP)
         return type_
 
     # logic with syntax of its own
@@ -263,6 +262,8 @@ class ScalarBinder:
             raise self.problems.unsupported(node, "IN over nothing", "list at least one value")
         if all(isinstance(item, Literal) for item in items):
             return self.typed(FUNCTIONS["IN"], node, (tested, *items))
+        if len(items) > MAX_DEPTH:
+            raise self.problems.found("SF120", node, limit=MAX_DEPTH)
         tests = [self.typed(FUNCTIONS["="], node, (tested, item)) for item in items]
         combined = tests[0]
         for test in tests[1:]:

@@ -53,12 +53,14 @@ def _bounded(text: str, times: int) -> str:
 
 def pad_left(text: str, length: int, filler: str) -> str | None:
     """The text cut or filled to a length from the left."""
+    _refuse_wide(text, filler, "LPAD")
     padding = _padding(text, length, filler)
     return None if padding is None else padding + text[:length]
 
 
 def pad_right(text: str, length: int, filler: str) -> str | None:
     """The text cut or filled to a length from the right."""
+    _refuse_wide(text, filler, "RPAD")
     padding = _padding(text, length, filler)
     return None if padding is None else text[:length] + padding
 
@@ -70,19 +72,35 @@ def _padding(text: str, length: int, filler: str) -> str | None:
     return _bounded(filler, missing // len(filler) + 1)[:missing] if missing > 0 else ""
 
 
+def replaced(text: str, part: str, replacement: str) -> str:
+    """Every occurrence of a part replaced; an empty part occurs before and after every character."""
+    if not part:
+        _refuse_wide(text, "", "REPLACE of an empty text")
+    return text.replace(part, replacement)
+
+
+def _refuse_wide(text: str, other: str, what: str) -> None:
+    """Flink counts characters beyond U+FFFF twice here, and may cut one in half."""
+    wide = next((c for c in text + other if ord(c) > 0xFFFF), None)
+    if wide is not None:
+        raise ValueLost(f"{what} with the character {wide!r}, which Flink would count as two")
+
+
 def capitalized(text: str) -> str:
-    """Each word's first letter in upper case, its other letters in lower case; a word is letters and digits."""
+    """Each word's first letter in upper case, its other letters in lower case; a word is letters A to Z and digits."""
     return _WORD.sub(lambda match: match.group()[0].upper() + match.group()[1:].lower(), text)
 
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[A-Za-z0-9]+")
 
 
 def split_index(text: str, separator: str, index: int) -> str | None:
     """The piece of this number, from 0; NULL when there is none."""
+    if not separator:
+        raise ValueLost("SPLIT_INDEX with an empty separator, which Flink takes for any blank")
     if not text or index < 0:
         return None
-    pieces = text.split(separator) if separator else text.split()
+    pieces = text.split(separator)
     return pieces[index] if index < len(pieces) else None
 
 
@@ -96,9 +114,17 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+_IN_LINE = "[^\n\r\x85\u2028\u2029]"
+"""Any character that ends no line in Java."""
+
+
 @lru_cache(maxsize=256)
 def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    """The expression that a LIKE pattern stands for. Raises: ValueLost for an escape that escapes nothing."""
+    """The expression that a LIKE pattern stands for. Raises: ValueLost for an escape that escapes nothing.
+
+    In a pattern with _ or ESCAPE Flink lets neither _ nor % match the end of a line.
+    """
+    any_text = f"{_IN_LINE}*" if escape or "_" in pattern else ".*"
     parts: list[str] = []
     characters = iter(pattern)
     for character in characters:
@@ -108,7 +134,7 @@ def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
                 raise ValueLost(f"the LIKE pattern '{pattern}' escapes nothing after '{escape}'; Flink would fail")
             parts.append(re.escape(following))
         else:
-            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+            parts.append({"%": any_text, "_": _IN_LINE}.get(character) or re.escape(character))
     return re.compile("".join(parts), re.DOTALL)
 
 
@@ -117,7 +143,7 @@ def like(text: str, pattern: str, escape: str = "") -> bool:
     return like_pattern(pattern, escape).fullmatch(text) is not None
 
 
-_JAVA_ONLY = re.compile(r"\\[pPQEGRXhHvVzZkN]|\(\?[<a-zA-Z>]|[*+?}]\+|\[[^\]]*(\[|&&)|\\u|\\x\{|\\0|\\c")
+_JAVA_ONLY = re.compile(r"\\[pPQEGRXhHvVzZkNbBAucx0]|\(\?[<a-zA-Z>]|[*+?}]\+|\[[^\]]*(\[|&&)|\[\^?\]|\{,|\{(?!\d+(,\d*)?\})")
 """Constructs that Java's expressions have or read otherwise."""
 
 
@@ -128,9 +154,18 @@ def portable_pattern(pattern: str) -> re.Pattern[str]:
     if found is not None:
         raise ValueError(f"the expression '{pattern}' uses {found.group()}, which does not mean the same on every backend")
     try:
-        return re.compile(pattern, re.ASCII)
+        return re.compile(_as_in_java(pattern), re.ASCII)
     except re.error as error:
         raise ValueError(f"the expression '{pattern}' is not valid: {error}") from None
+
+
+_DOT_OR_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\.|\$", re.DOTALL)
+
+
+def _as_in_java(pattern: str) -> str:
+    """A dot matches no end of line, of which Java knows more; a dollar sign matches before the last one."""
+    java = {".": _IN_LINE, "$": r"(?=(?:\r\n|[\n\r\x85\u2028\u2029])?\Z)(?<!\r(?=\n))"}
+    return _DOT_OR_END.sub(lambda match: java.get(match.group(), match.group()), pattern)
 
 
 def regexp_extract(text: str, pattern: str, group: int = 0) -> str | None:
@@ -144,7 +179,10 @@ def regexp_extract(text: str, pattern: str, group: int = 0) -> str | None:
 
 def regexp_replace(text: str, pattern: str, replacement: str) -> str:
     """The text with every match replaced by the replacement as it is written."""
-    return portable_pattern(pattern).sub(lambda match: replacement, text)
+    compiled = portable_pattern(pattern)
+    if compiled.match(""):
+        _refuse_wide(text, "", "REGEXP_REPLACE of an empty match")
+    return compiled.sub(lambda match: replacement, text)
 
 
 _PATH_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[([0-9]+)\]|\['([^'\]]*)'\]")
@@ -170,22 +208,25 @@ def json_path(path: str) -> tuple[str | int, ...]:
 def json_value(text: str, path: str) -> str | None:
     """The scalar at a path as text; NULL where there is none, where it is no scalar, and for text that is not JSON."""
     try:
-        value = json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
+        value, _ = _JSON.raw_decode(text.lstrip(" \t\n\r"))
     except (ValueError, RecursionError):
         return None
     for step in json_path(path):
         value = _step(value, step)
         if value is None:
             return None
-    if isinstance(value, (dict, list)):
+    if value is None or isinstance(value, (dict, list)):
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else str(value)
+    return value if isinstance(value, str) else str(value or abs(value))
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(name)
+
+
+_JSON = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant)
 
 
 def _step(value: object, step: str | int) -> object:

@@ -65,7 +65,9 @@ def _moved(moment: datetime, months: int) -> datetime:
 
 def add_ms_to_date(days: int, length_ms: int) -> int:
     """The day moved by whole days; a part of a day is cut off."""
-    return days + (length_ms // DAY_MS if length_ms >= 0 else -(-length_ms // DAY_MS))
+    moved = days + (length_ms // DAY_MS if length_ms >= 0 else -(-length_ms // DAY_MS))
+    _checked(moved * DAY_MS)
+    return moved
 
 
 def add_months_to_date(days: int, months: int) -> int:
@@ -87,10 +89,23 @@ PARTS: dict[str, Callable[[datetime], int]] = {
 }
 
 
+DAY_PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW")
+GREGORIAN_MS = -12_212_553_600_000
+"""1583-01-01, from which on Flink's rounding to months uses the calendar of today."""
+
+
 def part_of_timestamp(unit: str) -> Callable[[int], int]:
     """EXTRACT of a timestamp."""
     part = PARTS[unit]
-    return lambda instant_ms: part(to_datetime(instant_ms))
+    if unit in DAY_PARTS:
+        return lambda instant_ms: part(to_datetime(instant_ms))
+
+    def part_of_day(instant_ms: int) -> int:
+        if instant_ms < 0:
+            raise ValueLost(f"the {unit.lower()} of a time before 1970; Flink would make it negative")
+        return part(to_datetime(instant_ms))
+
+    return part_of_day
 
 
 def part_of_date(unit: str) -> Callable[[int], int]:
@@ -104,7 +119,16 @@ def floor_to(unit: str) -> Callable[[int], int]:
     if unit in UNIT_MS and unit != "WEEK":
         size = UNIT_MS[unit]
         return lambda instant_ms: instant_ms - instant_ms % size
-    return lambda instant_ms: _to_ms(_calendar_floor(to_datetime(instant_ms), unit))
+    return lambda instant_ms: _to_ms(_calendar_floor(_countable(instant_ms, unit), unit))
+
+
+def _countable(instant_ms: int, unit: str) -> datetime:
+    """The instant, where Flink rounds it to months as everybody does."""
+    if instant_ms < GREGORIAN_MS:
+        raise ValueLost(f"rounding a time before 1583 to a {unit.lower()}; Flink would count in the old calendar")
+    if instant_ms < 0 and instant_ms % DAY_MS:
+        raise ValueLost(f"rounding a time of the day before 1970 to a {unit.lower()}; Flink would take the next day's")
+    return to_datetime(instant_ms)
 
 
 def _calendar_floor(moment: datetime, unit: str) -> datetime:
@@ -132,7 +156,7 @@ def difference(unit: str) -> Callable[[int, int], int]:
         size = UNIT_MS[unit]
         return lambda start, end: _checked_int((end - start) // size if end >= start else -((start - end) // size))
     months = UNIT_MONTHS[unit]
-    return lambda start, end: _month_difference(start, end) // months if end >= start else -(_month_difference(end, start) // months)
+    return lambda start, end: _truncated(_month_difference(start, end), months)
 
 
 def _checked_int(value: int) -> int:
@@ -141,10 +165,20 @@ def _checked_int(value: int) -> int:
     raise ValueLost(f"{value} does not fit int32; Flink would wrap around")
 
 
+def _truncated(value: int, divisor: int) -> int:
+    return value // divisor if value >= 0 else -(-value // divisor)
+
+
 def _month_difference(start: int, end: int) -> int:
-    a, b = to_datetime(start), to_datetime(end)
-    months = (b.year - a.year) * 12 + b.month - a.month
-    return months - 1 if _moved(a, months) > b else months
+    """Whole months between the days; one less when the last is complete but for the time of the day."""
+    first, last = (to_datetime(moment - moment % DAY_MS) for moment in (start, end))
+    months = _whole_months(first, last) if last >= first else -_whole_months(last, first)
+    return months - 1 if _moved(first, months) == last and end % DAY_MS < start % DAY_MS else months
+
+
+def _whole_months(first: datetime, last: datetime) -> int:
+    months = (last.year - first.year) * 12 + last.month - first.month
+    return months - 1 if _moved(first, months) > last else months
 
 
 _FORMAT_FIELDS: dict[str, Callable[[datetime], str]] = {

@@ -166,7 +166,7 @@ def type_modulo(name: str, args: Sequence[Expression]) -> Typing:
     """% and MOD: whole numbers take the divisor's type, decimals the wider scale."""
     left, right = (_number(name, arg) for arg in args)
     if FLOAT64 in (left, right):
-        return (FLOAT64, FLOAT64), FLOAT64
+        raise TypeMismatch(f"{name} needs whole numbers or decimals, not float64")
     if left.is_integer and right.is_integer:
         return (left, right), right
     a, b = (type_ if type_.kind == "decimal" else _integer_decimal(type_) for type_ in (left, right))
@@ -183,7 +183,9 @@ def type_shift(name: str, args: Sequence[Expression]) -> Typing:
 
 
 def type_time_part(name: str, args: Sequence[Expression]) -> Typing:
-    """A part of a timestamp or date, as a whole number."""
+    """A part of a timestamp or date, as a whole number; a date has no time of the day."""
+    if args[0].type == DATE and name.rpartition(" ")[2] in ("HOUR", "MINUTE", "SECOND"):
+        raise TypeMismatch(f"{name} needs a timestamp, not date")
     if args[0].type not in (TIMESTAMP, DATE):
         raise TypeMismatch(f"{name} needs a timestamp, not {_shown(args[0].type)}")
     return (args[0].type,), INT64

@@ -27,7 +27,7 @@ CLAUSES: dict[str, tuple[str, str]] = {
 
 EXPRESSIONS: dict[str, tuple[str, str]] = {
     "Window": ("a window function", "group by the columns, or declare window: in streamform.yml"),
-    "ILike": ("ILIKE", "compare with ="),
+    "ILike": ("ILIKE", "write UPPER(a) LIKE '..'"),
     "Filter": ("FILTER here", "use it with an aggregate in SELECT or HAVING"),
     "Subquery": ("a subquery as a value", "write the subquery as a model"),
     "Select": ("a subquery as a value", "write the subquery as a model"),
@@ -42,6 +42,9 @@ EXPRESSIONS: dict[str, tuple[str, str]] = {
     "Array": ("an array", "write one column for each element"),
     "Bracket": ("an index", "write one column for each element"),
     "Tuple": ("a row value", "compare the columns one by one"),
+    "Rollup": ("ROLLUP", "write one model for each grouping"),
+    "Cube": ("CUBE", "write one model for each grouping"),
+    "GroupingSets": ("GROUPING SETS", "write one model for each grouping"),
     "Dot": ("a nested field", "declare the field as a column of the source"),
 }
 """Expressions that are recognised and refused."""
@@ -62,6 +65,16 @@ FUNCTIONS_REFUSED: dict[str, str] = {
     "RAND": _RANDOM,
     "RANDOM": _RANDOM,
     "UUID": _RANDOM,
+    "DATE_TRUNC": "write FLOOR(a TO DAY)",
+    "TO_TIMESTAMP": "write CAST(a AS TIMESTAMP)",
+    "TO_DATE": "write CAST(a AS DATE)",
+    "LENGTH": "write CHAR_LENGTH(a)",
+    "LEN": "write CHAR_LENGTH(a)",
+    "SQRT": "its last digit depends on the machine",
+    "EXP": "its last digit depends on the machine",
+    "LN": "its last digit depends on the machine",
+    "LOG": "its last digit depends on the machine",
+    "STDDEV_POP": "its last digits depend on the order of the rows; aggregate SUM(a), SUM(a * a) and COUNT(a)",
     "GEN_RANDOM_UUID": _RANDOM,
     "RAND_INTEGER": _RANDOM,
 }

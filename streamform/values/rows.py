@@ -7,6 +7,7 @@ decimal, float, str, bool, and None for NULL. Nothing turns a decimal into a flo
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -21,6 +22,9 @@ INTEGER_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)
 
 EXACT = Context(prec=120)
 """Wide enough that no sum or product of two 38-digit decimals is rounded."""
+
+_NUMBER_TEXT = re.compile(r" *[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,9})? *", re.ASCII)
+"""A number as text: Python would also take underscores, other scripts' digits, and words for what is no number."""
 
 _QUANTA = tuple(Decimal(1).scaleb(-scale) for scale in range(39))
 _LIMITS = tuple(Decimal(10) ** digits for digits in range(39))
@@ -51,8 +55,9 @@ def fits_decimal(value: Decimal, precision: int, scale: int) -> bool:
 
 
 def round_decimal(value: Decimal, scale: int) -> Decimal:
-    """The value with exactly this scale, half away from zero, as Flink rounds."""
-    return value.quantize(_QUANTA[scale], rounding=ROUND_HALF_UP, context=EXACT)
+    """The value with exactly this scale, half away from zero, as Flink rounds; zero has no sign."""
+    rounded = value.quantize(_QUANTA[scale], rounding=ROUND_HALF_UP, context=EXACT)
+    return rounded or rounded.copy_abs()
 
 
 def render_value(value: Value) -> str:
@@ -104,7 +109,7 @@ def parse_document_value(raw: object, type_: DataType) -> Value:
     if type_.is_integer and isinstance(raw, (int, Decimal)):
         return _integer(raw, kind)
     if kind == "float64" and isinstance(raw, (int, Decimal, float)):
-        return float(raw)
+        return _float(raw)
     if kind == "decimal" and isinstance(raw, (int, Decimal, str)):
         return _exact_decimal(raw, type_)
     if kind == "timestamp" and isinstance(raw, str):
@@ -126,9 +131,22 @@ def _integer(raw: int | Decimal, kind: str) -> int:
     return value
 
 
+def _float(raw: int | Decimal | float) -> float:
+    value = float(raw)
+    if math.isinf(value) and not isinstance(raw, float):
+        raise ValueError
+    return value
+
+
+def _decimal(raw: int | Decimal | str) -> Decimal:
+    if isinstance(raw, str) and not _NUMBER_TEXT.fullmatch(raw):
+        raise ValueError
+    return Decimal(raw)
+
+
 def _exact_decimal(raw: int | Decimal | str, type_: DataType) -> Decimal:
     try:
-        value = Decimal(raw)
+        value = _decimal(raw)
         rounded = round_decimal(value, type_.scale)
     except InvalidOperation:
         raise ValueError from None
@@ -168,7 +186,7 @@ def _file_decimal(raw: object, type_: DataType) -> Decimal | None:
     if isinstance(raw, bool) or not isinstance(raw, (int, Decimal, str)):
         raise ValueError
     try:
-        value = round_decimal(Decimal(raw), type_.scale)
+        value = round_decimal(_decimal(raw), type_.scale)
     except InvalidOperation:
         raise ValueError from None
     if not fits_decimal(value, type_.precision, type_.scale):
@@ -181,7 +199,7 @@ def _file_float(raw: object) -> float | None:
         return None
     if isinstance(raw, bool) or not isinstance(raw, (int, Decimal, float, str)):
         raise ValueError
-    return float(raw)
+    return _float(_decimal(raw) if isinstance(raw, str) else raw)
 
 
 def _file_string(raw: object) -> str | None:
