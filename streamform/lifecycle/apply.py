@@ -38,9 +38,8 @@ class UnitResult:
     requires: str
     outcome: UnitOutcomeWord
     job_id: str | None = None
-    stages: tuple[str, ...] = ()
-    facts: Mapping[str, Any] | None = None
-    """What the stages returned, by kind."""
+    stages: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Kind and result of each stage that was carried out, in order."""
     problem: str | None = None
 
 
@@ -67,15 +66,17 @@ class Applier:
             return self.catch_up(plan)
         action = "remove" if plan.unit is None and action == "apply" else action
         unit = plan.unit if action == "apply" else None
+        if unit is not None:
+            self.backend.preflight(self.idle_context(plan))
         return self.walk(self.begin(plan, unit, decision, action), unit)
 
     def catch_up(self, plan: UnitPlan) -> UnitResult:
         """Nothing differs: consume what is new, where that is the backend's way. No entry is written."""
         context = self.idle_context(plan)
-        results: dict[str, Any] = {stage.kind: dict(self.backend.execute(stage, context)) for stage in plan.staging.stages}
+        results = tuple((stage.kind, dict(self.backend.execute(stage, context))) for stage in plan.staging.stages)
         job = plan.running.job_id if plan.running else None
         verdict, requires = plan.diff.verdict.text, plan.staging.requires.text
-        return UnitResult(plan.name, plan.plan_id, verdict, requires, "unchanged", job, tuple(results), results)
+        return UnitResult(plan.name, plan.plan_id, verdict, requires, "unchanged", job, results)
 
     def begin(self, plan: UnitPlan, unit: DesiredUnit | None, decision: Open, action: Action) -> Attempt:
         """Write the attempt's intent; in the same write its approvals are consumed."""
@@ -245,8 +246,11 @@ class Applier:
 
     def failed(self, attempt: Attempt, unit: DesiredUnit | None, deployed: Deployed, error: StreamformError) -> UnitResult:
         """Bring back what ran before where it was disturbed, and close the attempt as failed."""
+        is_deployed = any(stage.kind == "write-record" and stage.state == "done" for stage in attempt.stages)
         restored = self.backend.compensate(self.attempt_context(attempt, unit, deployed), error)
-        state, text = attempt.running, error.message
+        state, text = attempt.running, error.message if error.help is None else f"{error.message}; {error.help}"
+        if is_deployed:
+            text = f"{text}; the plan is deployed, and the next apply goes on from here"
         if restored is not None and state is not None:
             details = {**state.details, **restored.get("details", {})}
             status = restored.get("status", "applied")
@@ -310,7 +314,7 @@ def result_of(attempt: Attempt) -> UnitResult:
     """The result that a closed entry says."""
     words: dict[Outcome, UnitOutcomeWord] = {"applied": "applied", "failed": "failed", "removed": "removed", "stopped": "stopped"}
     job = attempt.running.job_id if attempt.running is not None else None
-    results = _results(attempt)
+    stages = tuple((stage.kind, stage.result) for stage in attempt.stages if stage.state == "done")
     return UnitResult(
         attempt.unit,
         attempt.plan_id or "",
@@ -318,7 +322,6 @@ def result_of(attempt: Attempt) -> UnitResult:
         attempt.requires,
         words[attempt.outcome],
         job,
-        tuple(results),
-        results,
+        stages,
         attempt.problem,
     )

@@ -161,6 +161,12 @@ class Backend(Protocol):
     def observe(self, unit_name: str, running: RunningUnit | None) -> Observation:
         """Look at what runs. Raises: Unreachable."""
 
+    def preflight(self, context: StageContext) -> None:
+        """Look at what an attempt is about to need, before it is written down.
+
+        Raises: Refused, DataError or Unreachable where it can't succeed; nothing has changed then.
+        """
+
     def execute(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Carry out a stage, or finish one that was begun; what it returns is journalled.
 

@@ -14,7 +14,7 @@ from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 
 Observed = Literal["running", "stopped", "missing", "failed", "none"]
 StageKind = Literal[
-    "stop-job", "submit", "adopt-job", "verify", "initialize", "continue", "rebuild", "repair-sink", "catch-up", "remove", "write-record"
+    "stop-job", "submit", "adopt-job", "verify", "initialize", "continue", "rebuild", "repair-sink", "switch", "catch-up", "remove", "write-record"
 ]
 
 
@@ -81,6 +81,7 @@ def build_stages(situation: UnitSituation, capabilities: Capabilities) -> Stagin
 
 
 WRITE_RECORD = Stage("write-record", "write the applied record")
+SWITCH = Stage("switch", "use the new state from here on")
 CATCH_UP = Stage("catch-up", "consume every source up to its end")
 
 
@@ -95,14 +96,14 @@ def _embedded_stages(s: UnitSituation) -> Staging:
     """Own state: continue where the verdict allows it, else rebuild from the start of the sources and repair the sinks."""
     assert s.plan is not None
     if not s.has_state:
-        return Staging((Stage("initialize", "create state and sinks"), CATCH_UP, WRITE_RECORD), (), Classification.SAFE)
+        return Staging((Stage("initialize", "create state and sinks"), WRITE_RECORD, CATCH_UP), (), Classification.SAFE)
     if s.observed == "missing":
         return _rebuilt(s, Classification.STATE_INCOMPATIBLE, "the state database is gone; everything is computed again from the sources")
     if s.unchanged:
         return Staging((CATCH_UP,), (), Classification.SAFE)
     if s.diff.verdict.can_continue and not s.replaced:
         stages: list[Stage] = [Stage("continue", "continue from existing state under the new plan")]
-        return Staging((*stages, CATCH_UP, WRITE_RECORD), (), s.diff.verdict)
+        return Staging((*stages, WRITE_RECORD, CATCH_UP), (), s.diff.verdict)
     return _rebuilt(s, max(s.diff.verdict, Classification.BACKFILL_REQUIRED), "state is computed again from the start of the sources")
 
 
@@ -121,7 +122,7 @@ def _rebuilt(s: UnitSituation, requires: Classification, why: str) -> Staging:
         Stage("rebuild", why),
         *(Stage("repair-sink", f"make the sink of `{m}` equal to a fresh run's", (("model", m),)) for m in sinks),
     )
-    return Staging((*stages, CATCH_UP, WRITE_RECORD), tuple(consequences), requires)
+    return Staging((*stages, SWITCH, WRITE_RECORD, CATCH_UP), tuple(consequences), requires)
 
 
 def _job_stages(s: UnitSituation) -> Staging:

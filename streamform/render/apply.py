@@ -38,8 +38,7 @@ def _measured(unit: UnitOutcome) -> str:
     parts: list[str] = []
     if unit.result is not None and unit.result.job_id:
         parts.append(f"job {short(unit.result.job_id)}")
-    reported = (unit.result.facts or {}).values() if unit.result is not None else ()
-    parts += [str(facts["text"]) for facts in reported if "text" in facts]
+    parts += [str(facts["text"]) for _, facts in (unit.result.stages if unit.result is not None else ()) if "text" in facts]
     return f" ({'; '.join(parts)})" if parts else ""
 
 
@@ -55,7 +54,7 @@ def apply_document(result: ApplyResult) -> dict[str, Any]:
 
 def _unit_document(unit: UnitOutcome) -> dict[str, Any]:
     done = unit.result
-    facts = dict(done.facts or {}) if done is not None else {}
+    stages = done.stages if done is not None else ()
     document: dict[str, Any] = {
         "name": unit.name,
         "plan_id": unit.plan_id,
@@ -63,8 +62,8 @@ def _unit_document(unit: UnitOutcome) -> dict[str, Any]:
         "requires": unit.requires,
         "outcome": unit.outcome,
         "jobs": [done.job_id] if done is not None and done.job_id else [],
-        "stages": [{"kind": kind, **facts.get(kind, {})} for kind in (done.stages if done is not None else ())],
-        "nodes": [node for result in facts.values() for node in result.get("nodes", [])],
+        "stages": [{"kind": kind, **facts} for kind, facts in stages],
+        "nodes": [node for _, facts in stages for node in facts.get("nodes", [])],
     }
     if unit.reason is not None:
         document["reason"] = unit.reason

@@ -284,6 +284,19 @@ def node_deadline(node: Node) -> Callable[[Key, Entry], int] | None:
     return lambda _, entry: int(entry[-1]) + retention_ms
 
 
+def entry_layout(node: Node, below: Node) -> tuple[tuple[str, int], ...]:
+    """What an entry of a keyed node holds, in order: each accumulator with its number of slots, then what the node adds."""
+    spec = node.spec
+    assert isinstance(spec, AggregateSpec)
+    code = Code(positions([column.name for column in below.schema]))
+    updating = below.changelog.is_updating and spec.window is None
+    values = accumulators(spec.calls, code, updating=updating)
+    parts = [(call.name, len(value.initial)) for call, value in zip(spec.calls, values, strict=True)]
+    parts += [("(rows)", 1)] if updating else []
+    parts += [("(latest event time)", 1)] if spec.retention_ms is not None and spec.window is None else []
+    return tuple(parts)
+
+
 def _window_start(key: Key) -> int:
     start = key[-1]
     assert isinstance(start, int)

@@ -51,7 +51,7 @@ def render_schema(schema: Schema) -> str:
 
 def fits_decimal(value: Decimal, precision: int, scale: int) -> bool:
     """Whether a value that already has this scale has no more than `precision` digits."""
-    return abs(value) < _LIMITS[precision - scale]
+    return value.copy_abs() < _LIMITS[precision - scale]
 
 
 def round_decimal(value: Decimal, scale: int) -> Decimal:

@@ -1,0 +1,193 @@
+"""The JobManager over REST: what runs, why it does not, and ending it. It is the truth about jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from streamform.adapters.http import HttpService, Reply
+from streamform.backends.flink.cause import root_cause
+from streamform.errors import JobFailed, Unreachable
+
+ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "SUSPENDED"})
+"""States that a job does not leave."""
+OFF = 2**62
+"""Checkpoint intervals above are Flink's way to say that there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as the JobManager shows it."""
+
+    job_id: str
+    name: str
+    state: str
+    start_ms: int
+    running_tasks: int
+    all_tasks: int
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs or tries to."""
+        return self.state not in ENDED
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether every task runs."""
+        return self.state == "RUNNING" and 0 < self.all_tasks == self.running_tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What a job says about its checkpoints."""
+
+    completed: int
+    failed: int
+    restored: str | None
+    savepoint: str | None
+    """The newest savepoint's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointStatus:
+    """What became of a triggered savepoint."""
+
+    is_done: bool
+    location: str | None = None
+    problem: str | None = None
+
+
+@dataclass
+class JobManager:
+    """One cluster's JobManager."""
+
+    http: HttpService
+    _labels: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def overview(self) -> dict[str, Any]:
+        """Version and slots. Raises: Unreachable, also where something else answers."""
+        found = self._ok(self.http.get("/overview"), "its overview")
+        if "flink-version" not in found:
+            raise Unreachable(f"{self.http.what} at {self.http.shown} is no JobManager: its overview names no version", f"check {self.http.field}")
+        return found
+
+    def settings(self) -> dict[str, str]:
+        """The cluster's configuration."""
+        reply = self.http.get("/jobmanager/config")
+        return {str(item.get("key")): str(item.get("value")) for item in reply.document} if reply.is_ok and isinstance(reply.document, list) else {}
+
+    def jobs(self) -> list[Job]:
+        """Every job that the JobManager remembers."""
+        return [_job(item) for item in self._ok(self.http.get("/jobs/overview"), "its jobs").get("jobs", [])]
+
+    def job(self, job_id: str) -> Job | None:
+        """One job, None when the JobManager does not know it."""
+        reply = self.http.get(f"/jobs/{job_id}")
+        if reply.status == 404:
+            return None
+        found = self._ok(reply, f"job {job_id}")
+        tasks: dict[str, int] = {}
+        for vertex in found.get("vertices", []):
+            for state, number in vertex.get("tasks", {}).items():
+                tasks[state] = tasks.get(state, 0) + number
+        done = tasks.get("RUNNING", 0) + (tasks.get("FINISHED", 0) if tasks.get("RUNNING") else 0)
+        start = found.get("start-time", 0)
+        return Job(job_id, found.get("name", ""), found.get("state", "UNKNOWN"), start, done, sum(tasks.values()))
+
+    def labels(self, job_id: str) -> dict[str, str]:
+        """A job's labels; empty for a job without, or one that is gone."""
+        if job_id not in self._labels:
+            reply = self.http.get(f"/jobs/{job_id}/config")
+            found = reply.document.get("execution-config", {}).get("user-config", {}) if reply.is_ok and isinstance(reply.document, dict) else {}
+            if not reply.is_ok:
+                return {}
+            self._labels[job_id] = {key: unquote(str(value)) for key, value in found.items()}
+        return self._labels[job_id]
+
+    def failure(self, job_id: str) -> str | None:
+        """The root cause of a job's newest exception."""
+        reply = self.http.get(f"/jobs/{job_id}/exceptions")
+        if not reply.is_ok or not isinstance(reply.document, dict):
+            return None
+        entries = (reply.document.get("exceptionHistory") or {}).get("entries") or []
+        stack = entries[0].get("stacktrace") if entries else reply.document.get("root-exception")
+        return root_cause(stack) if stack else None
+
+    def checkpoints(self, job_id: str) -> Checkpoints:
+        """A job's checkpoints."""
+        reply = self.http.get(f"/jobs/{job_id}/checkpoints")
+        if not reply.is_ok or not isinstance(reply.document, dict):
+            return Checkpoints(0, 0, None, None)
+        counts, latest = reply.document.get("counts", {}), reply.document.get("latest", {})
+        restored, savepoint = latest.get("restored") or {}, latest.get("savepoint") or {}
+        return Checkpoints(counts.get("completed", 0), counts.get("failed", 0), restored.get("external_path"), savepoint.get("external_path"))
+
+    def checkpoint_interval_ms(self, job_id: str) -> int | None:
+        """How often a job takes a checkpoint, None when it never does."""
+        reply = self.http.get(f"/jobs/{job_id}/checkpoints/config")
+        interval = reply.document.get("interval") if reply.is_ok and isinstance(reply.document, dict) else None
+        return interval if isinstance(interval, int) and interval < OFF else None
+
+    def restarts(self, job_id: str) -> int:
+        """How often a job was restarted, 0 where the cluster does not say."""
+        reply = self.http.get(f"/jobs/{job_id}/metrics?get=numRestarts")
+        found = reply.document if reply.is_ok and isinstance(reply.document, list) else []
+        return next((int(float(item.get("value", 0))) for item in found if item.get("id") == "numRestarts"), 0)
+
+    def trigger_checkpoint(self, job_id: str, trigger: str) -> None:
+        """Ask for a checkpoint now, where the cluster can; without it the next one comes by itself."""
+        self.http.send("POST", f"/jobs/{job_id}/checkpoints", {"checkpointType": "CONFIGURED", "triggerId": trigger})
+
+    def stop(self, job_id: str, folder: str | None, trigger: str) -> None:
+        """Ask for a stop with a savepoint, without draining; the same trigger again is the same stop."""
+        body = {"drain": False, "formatType": "CANONICAL", "triggerId": trigger, **({"targetDirectory": folder} if folder else {})}
+        reply = self.http.send("POST", f"/jobs/{job_id}/stop", body)
+        if not reply.is_ok:
+            raise JobFailed(f"job {job_id} can't be stopped: {_said(reply)}")
+
+    def savepoint(self, job_id: str, trigger: str) -> SavepointStatus | None:
+        """What became of a triggered savepoint; None for a trigger that the JobManager does not know."""
+        reply = self.http.get(f"/jobs/{job_id}/savepoints/{trigger}")
+        if reply.status == 404:
+            return None
+        found = self._ok(reply, f"the savepoint of job {job_id}")
+        if (found.get("status") or {}).get("id") != "COMPLETED":
+            return SavepointStatus(False)
+        operation = found.get("operation") or {}
+        stack = (operation.get("failure-cause") or {}).get("stack-trace")
+        return SavepointStatus(True, operation.get("location"), root_cause(stack) if stack else None)
+
+    def cancel(self, job_id: str) -> None:
+        """End a job at once."""
+        reply = self.http.send("PATCH", f"/jobs/{job_id}?mode=cancel")
+        if not reply.is_ok and reply.status not in (404, 409):
+            raise JobFailed(f"job {job_id} can't be cancelled: {_said(reply)}")
+
+    def wait_ended(self, job_id: str, timeout_s: float, tell: Callable[[str], None] = lambda text: None) -> Job | None:
+        """The job once it is over; None when it is gone. Raises: Unreachable when it does not end in time."""
+        deadline, pause = time.monotonic() + timeout_s, 0.05
+        while (job := self.job(job_id)) is not None and job.is_active:
+            if time.monotonic() > deadline:
+                raise Unreachable(f"job {job_id} is still {job.state} after {timeout_s:.0f} s", "look at it in Flink's dashboard, then run again")
+            tell(f"job {job_id} is {job.state.lower()}")
+            time.sleep(pause)
+            pause = min(1.0, pause * 1.4)
+        return job
+
+    def _ok(self, reply: Reply, what: str) -> dict[str, Any]:
+        if reply.is_ok and isinstance(reply.document, dict):
+            return reply.document
+        raise Unreachable(f"{self.http.what} at {self.http.shown} does not tell {what}: {_said(reply)}", f"check {self.http.field}")
+
+
+def _job(item: dict[str, Any]) -> Job:
+    tasks = item.get("tasks") or {}
+    running = tasks.get("running", 0) + (tasks.get("finished", 0) if tasks.get("running") else 0)
+    return Job(item["jid"], item.get("name", ""), item.get("state", "UNKNOWN"), item.get("start-time", 0), running, tasks.get("total", 0))
+
+
+def _said(reply: Reply) -> str:
+    return root_cause(reply.errors[-1]) if reply.errors else f"status {reply.status}"

@@ -1,0 +1,243 @@
+"""The ledger of a unit's sinks: which places are ours, what was announced to them, and what they hold.
+
+`written` is, for an upsert sink, the rows that we have delivered; a repair is the difference between them and a fresh run's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from streamform.adapters.crashpoint import crash_point
+from streamform.adapters.file_sink import FileSink
+from streamform.adapters.sink import Mark, Shape, Sink, SinkVanished
+from streamform.adapters.sqlite_sink import SqliteSink
+from streamform.adapters.state_database import StateDatabase
+from streamform.backends.embedded.encoding import decode_changes, decode_row, encode_changes, encode_key, encode_row
+from streamform.backends.embedded.output import Keyed, compact, difference, key_of
+from streamform.plan.nodes import Plan, SinkSpec
+from streamform.project.model import Endpoint
+from streamform.runtime.records import Change
+from streamform.values.rows import Column, Row
+from streamform.values.types import parse_rendered_type
+
+T = TypeVar("T")
+
+
+class SinkLedger:
+    """The sinks of one unit under one plan."""
+
+    def __init__(self, database: StateDatabase, project_dir: Path, unit: str, plan: Plan) -> None:
+        self.database, self.unit = database, unit
+        self.shapes = sink_shapes(plan)
+        self.sinks: dict[str, Sink] = {model: open_sink(project_dir, shape) for model, shape in self.shapes.items()}
+        self.marks: dict[str, Mark] = {}
+        self.arrived: set[str] = set()
+        """Tokens whose announcement has arrived and still stands in the outbox."""
+
+    def claim(self, *, start: int = 0) -> None:
+        """Make every place ours, inside the caller's transaction. `start` is the number of a place that is new to us."""
+        for model, shape in self.shapes.items():
+            mark = self._row(place_of(shape)) or Mark(os.urandom(8).hex())
+            values = (mark.token, self.unit, model, place_of(shape), shape_text(shape), max(mark.number, start), mark.length)
+            self.database.run("INSERT OR REPLACE INTO sink VALUES (?, ?, ?, ?, ?, ?, ?)", *values)
+        self.load()
+
+    def forget_rows(self) -> None:
+        """Every place begins anew, inside the caller's transaction."""
+        for mark in self.marks.values():
+            self.database.run("DELETE FROM written WHERE token = ?", mark.token)
+            self.database.run("DELETE FROM outbox WHERE token = ?", mark.token)
+            self.database.run("UPDATE sink SET number = 1, length = 0 WHERE token = ?", mark.token)
+        self.load()
+
+    def clear(self) -> None:
+        """Empty every place."""
+        for model, sink in self.sinks.items():
+            sink.clear(self.marks[model])
+
+    def prepare(self) -> None:
+        """Make every sink ready for rows."""
+        for model, sink in self.sinks.items():
+            sink.prepare(self.marks[model])
+
+    def open(self) -> None:
+        """Make sure that every sink is as it was left; deliveries that were cut off have been finished by recover()."""
+        self.load()
+        for model, sink in self.sinks.items():
+            sink.confirm(self.marks[model], None)
+
+    # deliveries
+
+    def announce(self, by_model: Mapping[str, Sequence[Change]]) -> dict[str, list[Change]]:
+        """Write what goes to the sinks into the outbox, under the next number of each."""
+        result: dict[str, list[Change]] = {}
+        for model, sink in self.sinks.items():
+            changes = list(by_model.get(model, ()))
+            if not changes:
+                continue
+            mark = self.marks[model]
+            after = Mark(mark.token, mark.number + 1, sink.length_after(mark, changes))
+            self.database.run("INSERT OR REPLACE INTO outbox VALUES (?, ?)", mark.token, encode_changes(changes))
+            self.database.run("UPDATE sink SET number = ?, length = ? WHERE token = ?", after.number, after.length, mark.token)
+            self._note_written(model, mark.token, changes)
+            self.marks[model] = after
+            result[model] = changes
+        return result
+
+    def _note_written(self, model: str, token: str, changes: Sequence[Change]) -> None:
+        shape = self.shapes[model]
+        if not shape.upserts:
+            return
+        last = compact(changes, key_of(shape.schema, shape.key))
+        kept = [(token, encode_key(key), encode_row(row)) for key, row in last.items() if row is not None]
+        self.database.many("INSERT OR REPLACE INTO written VALUES (?, ?, ?)", kept)
+        self.database.many(
+            "DELETE FROM written WHERE token = ? AND key = ?", [(token, encode_key(k)) for k, r in last.items() if r is None]
+        )
+
+    def deliver(self, announced: Mapping[str, Sequence[Change]]) -> None:
+        """Hand over what was announced."""
+        for model, changes in announced.items():
+            self.sinks[model].confirm(self.marks[model], changes)
+            self.arrived.add(self.marks[model].token)
+            crash_point("embedded-delivered")
+
+    def forget_delivered(self) -> None:
+        """Take out of the outbox what has arrived."""
+        self.database.many("DELETE FROM outbox WHERE token = ?", [(token,) for token in self.arrived])
+        self.arrived.clear()
+
+    # repair
+
+    def repair(self, model: str, generation: int) -> int:
+        """Make a sink equal to a fresh run's; the number of rows that were changed or written."""
+        mark = self._row(place_of(self.shapes[model]))
+        assert mark is not None, "a sink is claimed before it is repaired"
+        counted = [0]
+        length = self._write(model, mark, generation, counted)
+        crash_point("embedded-repaired")
+        with self.database.transaction():
+            self.database.run("DELETE FROM written WHERE token = ?", mark.token)
+            self.database.run(
+                "INSERT INTO written SELECT ?, key, row FROM fresh WHERE generation = ? AND model = ?", mark.token, generation, model
+            )
+            self.database.run("UPDATE sink SET number = ?, length = ? WHERE token = ?", mark.number + 1, length, mark.token)
+        return counted[0]
+
+    def _write(self, model: str, mark: Mark, generation: int, counted: list[int]) -> int:
+        sink = self.sinks[model]
+        if self.shapes[model].upserts and mark.number > 0 and sink.has_shape():
+            changes = difference(self._rows("written", mark.token), self._rows("fresh", generation, model))
+            try:
+                return sink.amend(mark, _counting(changes, counted))
+            except SinkVanished:
+                counted[0] = 0
+        return sink.rewrite(mark, _counting(self._output(model, generation), counted))
+
+    def _rows(self, table: str, *scope: object) -> Iterator[Keyed]:
+        condition = "token = ?" if table == "written" else "generation = ? AND model = ?"
+        for key, row in self.database.each(f"SELECT key, row FROM {table} WHERE {condition} ORDER BY key", *scope):  # noqa: S608 - constants
+            yield key, decode_row(row)
+
+    def _output(self, model: str, generation: int) -> Iterator[Row]:
+        if self.shapes[model].upserts:
+            yield from (row for _, row in self._rows("fresh", generation, model))
+            return
+        for (row,) in self.database.each("SELECT row FROM spool WHERE generation = ? AND model = ? ORDER BY id", generation, model):
+            yield decode_row(row)
+
+    # rows of the ledger
+
+    def load(self) -> None:
+        """Read the marks again."""
+        self.marks = {model: mark for model, shape in self.shapes.items() if (mark := self._row(place_of(shape))) is not None}
+
+    def _row(self, place: str) -> Mark | None:
+        found = self.database.all("SELECT token, number, length FROM sink WHERE place = ?", place)
+        return Mark(*found[0]) if found else None
+
+    def close(self) -> None:
+        """Release every sink."""
+        for sink in self.sinks.values():
+            sink.close()
+
+
+def check_places(database: StateDatabase | None, project_dir: Path, plan: Plan, owned: frozenset[str]) -> None:
+    """Raise Refused where a place that is new to us holds rows of somebody else. `owned` addresses are known to be ours."""
+    for shape in sink_shapes(plan).values():
+        known = database is not None and database.all("SELECT 1 FROM sink WHERE place = ?", place_of(shape))
+        if not known and shape.endpoint.address not in owned:
+            with closing(open_sink(project_dir, shape)) as sink:
+                sink.check_free()
+
+
+def recover(database: StateDatabase, project_dir: Path, unit: str, *, tolerant: bool) -> None:
+    """Finish the deliveries of a unit that were cut off, in the shape that they were announced in.
+
+    `tolerant`: a sink that is gone counts as empty, because what follows writes it anew.
+    """
+    found = database.all(
+        "SELECT token, number, length, shape, changes FROM sink LEFT JOIN outbox USING (token) WHERE unit = ? ORDER BY token", unit
+    )
+    for token, number, length, shape, changes in found:
+        if changes is None and not tolerant:
+            continue
+        sink = open_sink(project_dir, read_shape(shape))
+        try:
+            sink.confirm(Mark(token, number, length), None if changes is None else decode_changes(changes))
+        except SinkVanished:
+            if not tolerant:
+                raise
+            with database.transaction():
+                database.run("DELETE FROM written WHERE token = ?", token)
+                database.run("UPDATE sink SET number = 0, length = 0 WHERE token = ?", token)
+        finally:
+            sink.close()
+    with database.transaction():
+        database.many("DELETE FROM outbox WHERE token = ?", [(row[0],) for row in found])
+
+
+def sink_shapes(plan: Plan) -> dict[str, Shape]:
+    """Models with a sink outside, and what their rows look like."""
+    models = {m.name: m for m in plan.models}
+    shapes: dict[str, Shape] = {}
+    for node in plan.nodes:
+        if isinstance(node.spec, SinkSpec) and node.spec.endpoint is not None:
+            model = models[node.model]
+            shapes[node.model] = Shape(node.model, node.schema, model.key, model.materialized == "upsert", node.spec.endpoint)
+    return shapes
+
+
+def open_sink(project_dir: Path, shape: Shape) -> Sink:
+    """The adapter of a sink; nothing is contacted yet."""
+    return SqliteSink(project_dir, shape) if shape.endpoint.connector == "sqlite" else FileSink(project_dir, shape)
+
+
+def place_of(shape: Shape) -> str:
+    """What makes two sinks the same place."""
+    return json.dumps(list(shape.endpoint.destination))
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape as the database keeps it."""
+    schema = [[column.name, str(column.type)] for column in shape.schema]
+    return json.dumps([shape.model, schema, shape.key, shape.upserts, asdict(shape.endpoint)])
+
+
+def read_shape(text: str) -> Shape:
+    """The shape of a text."""
+    model, schema, key, upserts, endpoint = json.loads(text)
+    columns = tuple(Column(name, parse_rendered_type(type_)) for name, type_ in schema)
+    return Shape(model, columns, tuple(key), upserts, Endpoint(**endpoint))
+
+
+def _counting(items: Iterator[T], counted: list[int]) -> Iterator[T]:
+    for item in items:
+        counted[0] += 1
+        yield item

@@ -1,0 +1,1 @@
+"""Flink SQL from typed plans: pure text, nothing here reaches a cluster."""

@@ -1,0 +1,118 @@
+"""Words of Flink SQL: identifiers, constants, types and options, each quoted in one place.
+
+A constant of the project that looks like a reference (${NAME}) is written with an escape, so that only what a target
+declares is ever replaced from the environment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+
+from streamform.errors import Refused
+from streamform.sql.expressions import Literal
+from streamform.sql.time import UNIT_MONTHS, UNIT_MS
+from streamform.values.instants import render_date, render_file_instant
+from streamform.values.types import DataType
+
+TYPES = {
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float64": "DOUBLE",
+    "string": "STRING",
+    "boolean": "BOOLEAN",
+    "timestamp": "TIMESTAMP(3)",
+    "date": "DATE",
+}
+
+_REFERENCE_START = "${"
+_MAX_FIELD = 99
+"""The largest number in an interval without a declared precision."""
+_MAX_NUMBER_DIGITS = 18
+"""Digits that a number may have where it is not written as text."""
+
+
+def identifier(name: str) -> str:
+    """A name in backticks. Raises: Refused for a name that would be taken for a reference."""
+    if re.search(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", name):
+        raise Refused(f"the name `{name}` holds a ${{..}} reference, which is for targets only", "rename it")
+    return "`" + name.replace("`", "``") + "`"
+
+
+def names(columns: list[str]) -> str:
+    """Names in backticks with commas between."""
+    return ", ".join(map(identifier, columns))
+
+
+def quoted(text: str) -> str:
+    """Text in quotes, as it is; references in it are resolved when it is sent."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def constant(text: str) -> str:
+    """Text of the project in quotes; a reference in it stays what it is."""
+    if _REFERENCE_START not in text:
+        return quoted(text)
+    escaped = text.replace("\\", "\\\\").replace("$", "\\0024")
+    return "U&" + quoted(escaped)
+
+
+def type_sql(type_: DataType) -> str:
+    """The type's name in Flink."""
+    return f"DECIMAL({type_.precision}, {type_.scale})" if type_.kind == "decimal" else TYPES[type_.kind]
+
+
+def literal_sql(literal: Literal) -> str:
+    """A constant of exactly its type."""
+    value, kind = literal.value, literal.type.kind
+    if value is None:
+        return "NULL" if kind == "null" else f"CAST(NULL AS {type_sql(literal.type)})"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return constant(value)
+    if kind in ("interval", "months"):
+        return months_sql(int(value)) if kind == "months" else interval_sql(int(value))
+    if kind == "date":
+        return f"DATE '{render_date(int(value))}'"
+    if kind == "timestamp":
+        return f"CAST(TIMESTAMP '{render_file_instant(int(value)).replace('T', ' ')}' AS TIMESTAMP(3))"
+    return _number_sql(value, literal.type)
+
+
+def _number_sql(value: int | float | Decimal, type_: DataType) -> str:
+    if isinstance(value, float) or type_.kind == "float64":
+        return f"CAST({float(value)!r} AS DOUBLE)"
+    if type_.kind == "int32" and 0 <= value:
+        return str(value)
+    text = format(value, "f") if isinstance(value, Decimal) else str(value)
+    shown = quoted(text) if type_.kind == "decimal" and len(text) > _MAX_NUMBER_DIGITS else text
+    return f"CAST({shown} AS {type_sql(type_)})"
+
+
+def interval_sql(length_ms: int) -> str:
+    """A length of time: in its largest unit where the number is short, else in days to seconds."""
+    for unit in ("DAY", "HOUR", "MINUTE", "SECOND"):
+        number, rest = divmod(abs(length_ms), UNIT_MS[unit])
+        if not rest and number <= _MAX_FIELD:
+            return f"INTERVAL '{'-' if length_ms < 0 else ''}{number}' {unit}"
+    seconds, ms = divmod(abs(length_ms), 1_000)
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    sign = "-" if length_ms < 0 else ""
+    return f"INTERVAL '{sign}{days} {hour:02d}:{minute:02d}:{second:02d}.{ms:03d}' DAY(6) TO SECOND(3)"
+
+
+def months_sql(months: int) -> str:
+    """A length in calendar months."""
+    if months % UNIT_MONTHS["YEAR"] == 0 and abs(months) >= UNIT_MONTHS["YEAR"]:
+        return f"INTERVAL '{months // UNIT_MONTHS['YEAR']}' YEAR(4)"
+    return f"INTERVAL '{months}' MONTH(4)"
+
+
+def options_sql(options: Mapping[str, str]) -> str:
+    """The WITH clause of a table, one option a line."""
+    lines = ",\n".join(f"  {quoted(key)} = {quoted(value)}" for key, value in options.items())
+    return f"WITH (\n{lines}\n)"
