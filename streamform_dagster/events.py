@@ -181,7 +181,11 @@ def outcome_metadata(outcome: UnitOutcome) -> RawMetadata:
     for stage, facts in done.stages if done is not None else ():
         if stage != "write-record":
             place = f"{stage}/{facts['model']}" if "model" in facts else stage
-            metadata |= {key(f"{place}/{name}"): value for name, value in facts.items() if isinstance(value, bool | int | float | str)}
+            metadata |= {
+                key(f"{place}/{name}"): value
+                for name, value in facts.items()
+                if name != "model" and isinstance(value, bool | int | float | str)
+            }
     return metadata
 
 

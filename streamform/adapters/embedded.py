@@ -167,6 +167,7 @@ class EmbeddedBackend:
     def repair(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Make one sink equal to the fresh output."""
         model = str(stage.fact("model"))
+        context.progress(Progress("repair-sink", f"comparing `{model}` with a fresh run"))
         generation = candidate(self.database(), context.unit_name, context.attempt)
         assert generation is not None, "what was rebuilt is there until the switch"
         with closing(self.ledger(context)) as ledger:

@@ -25,7 +25,7 @@ def _unit(unit: UnitOutcome, project_dir: str) -> list[str]:
     if unit.outcome == "blocked":
         command = approve_command(unit.plan_id, unit.acknowledge, project_dir)
         return [
-            f"{unit.name}: blocked: {unit.requires} needs an approval ({unit.reason}), plan id {unit.plan_id}",
+            f"{unit.name}: blocked: {unit.requires}, {unit.reason}; plan id {unit.plan_id}",
             f"  approve it with: {command}",
         ]
     if unit.outcome == "failed":
