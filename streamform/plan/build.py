@@ -9,7 +9,7 @@ from typing import Literal
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic
-from streamform.plan.changelog import check_materialization, derive_aggregated, derive_projected
+from streamform.plan.changelog import check_materialization, derive_aggregated, derive_projected, derive_united
 from streamform.plan.clock import SourceClock, projected_time, source_clock, united_time
 from streamform.plan.nodes import (
     APPEND,
@@ -55,6 +55,8 @@ class Upstream:
     sinks: Mapping[str, Node]
     clocked: Mapping[str, bool]
     """Whether a planned model has a source with event time upstream."""
+    expiring: Mapping[str, bool]
+    """Whether a planned model shows rows of keyed state that has a retention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class BuiltModel:
     model: PlannedModel
     nodes: tuple[Node, ...]
     clocked: bool
+    expiring: bool
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
@@ -76,7 +79,7 @@ def build_model(model: Model, relation: Relation, upstream: Upstream) -> BuiltMo
     found = [*builder.diagnostics]
     if not any(d.severity == "error" for d in found):
         found += check_materialization(model, node.changelog, [c.name for c in node.schema], builder.dropped)
-    return BuiltModel(planned, tuple(builder.nodes), builder.clocked, tuple(found))
+    return BuiltModel(planned, tuple(builder.nodes), builder.clocked, builder.expiring, tuple(found))
 
 
 class _Builder:
@@ -88,7 +91,7 @@ class _Builder:
         self.counts: Counter[str] = Counter()
         self.diagnostics: list[Diagnostic] = []
         self.dropped: str | None = None
-        self.clocked = False
+        self.clocked = self.expiring = False
 
     def lower(self, relation: Relation) -> Node:
         """The node whose output is the relation's."""
@@ -97,6 +100,7 @@ class _Builder:
         if isinstance(relation, ModelScan):
             sink = self.upstream.sinks[relation.model]
             self.clocked |= self.upstream.clocked[relation.model]
+            self.expiring |= self.upstream.expiring[relation.model]
             return sink
         if isinstance(relation, Union):
             return self.union(relation)
@@ -133,15 +137,13 @@ class _Builder:
 
     def union(self, relation: Union) -> Node:
         inputs = tuple(map(self.lower, relation.inputs))
-        updating = next((node for node in inputs if node.changelog.is_updating), None)
-        if updating is not None:
-            self.refuse_updating("SF209", updating)
         time = united_time([node.time for node in inputs], [node.schema for node in inputs])
-        return self.over(inputs, "union", "union all", relation.schema, APPEND, time, UnionSpec())
+        changelog = derive_united([node.changelog for node in inputs])
+        return self.over(inputs, "union", "union all", relation.schema, changelog, time, UnionSpec())
 
-    def refuse_updating(self, code: str, below: Node) -> None:
+    def refuse_expiring(self, below: Node) -> None:
         described = f"ref('{below.model}')" if below.model != self.model.name else "a grouped subquery"
-        self.diagnostics.append(problem(code, path=self.model.path, model=self.model.name, input=described))
+        self.diagnostics.append(problem("SF206", path=self.model.path, model=self.model.name, input=described))
 
     def projection(self, relation: Projection, below: Node) -> Node:
         changelog, dropped = derive_projected(below.changelog, relation.outputs)
@@ -151,14 +153,16 @@ class _Builder:
         return self.over((below,), "project", definition, relation.schema, changelog, time, ProjectSpec(relation.outputs))
 
     def aggregate(self, relation: Grouping, below: Node) -> Node:
-        if below.changelog.is_updating:
-            self.refuse_updating("SF206", below)
+        if below.changelog.is_updating and self.expiring:
+            self.refuse_expiring(below)
+        self.dropped = None
         keys = tuple(key.name for key in relation.keys)
         window = self.window(relation, below)
         retention = UNTIL_CLOSE if window else self.retention()
         state = KeyedState(keys, tuple(Column(c.name, c.type) for c in relation.calls), retention, window)
         definition = f"key=[{', '.join(keys)}] aggregates=[{', '.join(c.name for c in relation.calls)}]"
         changelog = derive_aggregated(keys, windowed=window is not None)
+        self.expiring |= window is None and self.model.retention_ms is not None
         spec = AggregateSpec(relation.keys, relation.calls, window, None if window else self.model.retention_ms)
         return self.over((below,), "aggregate", definition, relation.schema, changelog, None, spec, state)
 

@@ -1,16 +1,17 @@
 """MODES: what kind of changes each node emits, given what it reads; and whether the declaration agrees.
 
-Rows M1 to M6 are the changelog page's rules. The declared materialization is the contract with readers, so check
+Rows M1 to M6 are the changelog page's rules; M8 and M9 make the mode that the page reserves for retraction. The declared materialization is the contract with readers, so check
 requires it to be what the SQL produces.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamform.codes import listed, problem
 from streamform.diagnostics import Diagnostic
-from streamform.plan.nodes import APPEND, Changelog
+from streamform.plan.nodes import APPEND, RETRACT, Changelog
 from streamform.project.model import Model
 from streamform.sql.expressions import ColumnRef, Output
 
@@ -36,30 +37,45 @@ MODES = (
     ),
     Mode("M3", "project", "any", "its input's, keyed by the key columns' output names", "Each row is computed from one row."),
     Mode(
+        "M8",
+        "project",
+        "upsert, without all of its key columns",
+        "retract",
+        "Rows that change have no key any more; an aggregate above takes the old row out and the new one in.",
+    ),
+    Mode(
         "M4",
         "aggregate",
-        "append",
+        "any",
         "upsert(grouping columns)",
-        "A group's row changes as facts arrive; without GROUP BY there is one row with an empty key.",
+        "A group's row changes as facts arrive, or as rows below it change; without GROUP BY there is one row with an empty key.",
     ),
     Mode("M5", "windowed aggregate", "append", "append", "A window's result is emitted once, when the window closes."),
     Mode("M7", "union", "append", "append", "Every row of every input is a new fact."),
+    Mode("M9", "union", "any that is updated", "retract", "Equal keys of two inputs are different rows, so rows have no common key."),
     Mode("M6", "sink", "any", "its input's", "The model's changelog as readers see it."),
 )
 
 
 def derive_projected(changelog: Changelog, outputs: tuple[Output, ...]) -> tuple[Changelog, str | None]:
-    """The changelog of a projection (M3), and the key column that it drops, if it drops one."""
+    """The changelog of a projection (M3, M8), and the key column that it drops, if it drops one."""
     renamed: dict[str, str] = {}
     for output in outputs:
         if isinstance(output.expression, ColumnRef):
             renamed.setdefault(output.expression.name, output.name)
     dropped = next((column for column in changelog.key if column not in renamed), None)
-    return Changelog(changelog.mode, tuple(renamed.get(column, column) for column in changelog.key)), dropped
+    if dropped is not None:
+        return RETRACT, dropped
+    return Changelog(changelog.mode, tuple(renamed[column] for column in changelog.key)), None
+
+
+def derive_united(changelogs: Sequence[Changelog]) -> Changelog:
+    """The changelog of a union (M7, M9)."""
+    return RETRACT if any(changelog.is_updating for changelog in changelogs) else APPEND
 
 
 def derive_aggregated(keys: tuple[str, ...], *, windowed: bool) -> Changelog:
-    """The changelog of an aggregate over append input (M4, M5)."""
+    """The changelog of an aggregate (M4), which over windows is append (M5)."""
     return APPEND if windowed else Changelog("upsert", keys)
 
 
@@ -74,6 +90,8 @@ def check_materialization(model: Model, derived: Changelog, columns: list[str], 
         return _check_declared_key(model, columns)
     if dropped is not None:
         return [problem("SF207", path=model.path, model=model.name, column=dropped, known=listed(columns))]
+    if derived.mode == "retract":
+        return [problem("SF209", path=model.path, model=model.name)]
     if model.key != derived.key:
         code = "SF203" if not derived.key else "SF201" if not model.key else "SF202"
         return [problem(code, path=model.path, model=model.name, derived=", ".join(derived.key), declared=", ".join(model.key))]

@@ -156,6 +156,7 @@ class _Compiler:
             self.contracts,
             {name: built.nodes[-1] for name, built in self.built.items()},
             {name: built.clocked for name, built in self.built.items()},
+            {name: built.expiring for name, built in self.built.items()},
         )
 
     def sink(self, name: str) -> Node:

@@ -38,6 +38,7 @@ class Changelog:
 
 
 APPEND = Changelog("append")
+RETRACT = Changelog("retract")
 
 
 @dataclass(frozen=True, slots=True)

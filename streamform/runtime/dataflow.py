@@ -186,7 +186,12 @@ class Dataflow:
                 handed = operator.process(handed)
             elif reader in self.sinks:
                 self._collect(reader, below, handed)
+            elif self._updates(reader) and not self._updates(below):
+                handed = [(INSERT, row, None) for row in handed]
             pending += [(reader, handed, following) for following in reversed(self.readers[reader])]
+
+    def _updates(self, node_id: str) -> bool:
+        return self.plan.by_id[node_id].changelog.is_updating
 
     def _collect(self, sink: str, below: str, batch: Batch) -> None:
         """Keep what a sink shows, without the hidden event time."""
