@@ -19,6 +19,7 @@ HEAD = "name: shop\nversion: 1\n"
 SQL = "SELECT customer_id, amount FROM source('orders')"
 GROUPED = "SELECT customer_id, SUM(amount) AS total FROM source('orders') GROUP BY customer_id"
 UPSERT = HEAD + "models: {m: {materialized: upsert, key: [customer_id]}}\n"
+EXPIRING = UPSERT.replace("key:", "retention: 1d, key:").replace("}}", "}, n: {materialized: upsert}}")
 COLUMNS = "schema: {customer_id: int64, amount: int64, at: timestamp}"
 SOURCE = f"sources:\n  orders:\n    connector: file\n    path: x.jsonl\n    {COLUMNS}\n"
 TIMED = SOURCE + "    event_time: at\n"
@@ -98,10 +99,16 @@ CASES = (
     sql("SF203", "models/m.sql", "SELECT COUNT(*) AS n FROM source('orders')", config=model("materialized: upsert, key: [n]")),
     sql("SF204", "models/m.sql", GROUPED),
     sql("SF205", "models/m.sql", SQL, config=model("materialized: upsert")),
-    sql("SF206", "models/n.sql", GROUPED, config=UPSERT, n="SELECT MAX(total) AS top FROM ref('m')"),
+    sql("SF206", "models/n.sql", GROUPED, config=EXPIRING, n="SELECT MAX(total) AS top FROM ref('m')", sources=TIMED),
     sql("SF207", "models/m.sql", SQL, config=model("materialized: upsert, key: [id]")),
     sql("SF208", "models/m.sql", SQL, config=model("materialized: upsert, key: [amount, amount]")),
-    sql("SF209", "models/n.sql", GROUPED, config=UPSERT, n="SELECT total FROM ref('m') UNION ALL SELECT amount FROM source('orders')"),
+    sql(
+        "SF209",
+        "models/n.sql",
+        GROUPED,
+        config=UPSERT.replace("}}", "}, n: {materialized: upsert}}"),
+        n="SELECT total FROM ref('m') UNION ALL SELECT total FROM ref('m')",
+    ),
     sql("SF250", "models/m.sql", SQL, config=model("key: [amount]")),
     # sources
     Case("SF301", "sources.yml:1:31", {"sources.yml": f"sources: {{orders: {{connector: kafka, {COLUMNS}}}}}\n"}),

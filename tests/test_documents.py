@@ -138,7 +138,11 @@ def problems(folder: Path) -> list[Diagnostic]:
         ("name: x\nversion: 1\nmodles: {}\n", "SF004 3:1", "did you mean `models`?"),
         ("name: x\nversion: 1\nmodels:\n  m:\n    materialised: append\n", "SF004 5:5", "did you mean `materialized`?"),
         ("name: x\nversion: 1\nmodels: {m: {sink: {connector: kafka, topik: t}}}\n", "SF004 3:39", "did you mean `topic`?"),
-        ("name: x\nversion: 1\ntargets: {t: {backend: flink, kafka: {bootstrap_servers: b, startp: latest}}}\n", "SF004 3:61", "did you mean `startup`?"),
+        (
+            "name: x\nversion: 1\ntargets: {t: {backend: flink, kafka: {bootstrap_servers: b, startp: latest}}}\n",
+            "SF004 3:61",
+            "did you mean `startup`?",
+        ),
         ("name: x\nversion: 1\nmodels: {m: {materialized: upsrt}}\n", "SF005 3:28", "write 'append' or 'upsert'"),
         ("name: x\nversion: 1\nmodels: {m: {key: id}}\n", "SF005 3:19", "write a list: [..]"),
         ("name: x\nversion: 1\nmodels: {m: {retention: 5 days}}\n", "SF005 3:25", "a whole number and ms, s, m, h or d"),

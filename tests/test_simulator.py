@@ -162,7 +162,11 @@ def test_arithmetic_is_exact_in_the_declared_type(project: ProjectBuilder, expre
             "{n: 9223372036854775807}",
             "9223372036854775808 does not fit int64; Flink would wrap around, in (n + 1) of m::project::0",
         ),
-        ("d * x", "{d: 1, x: '99999999999999999999999999999999999999'}", "does not fit decimal(38,2); Flink would make it NULL, in (d * x)"),
+        (
+            "d * x",
+            "{d: 1, x: '99999999999999999999999999999999999999'}",
+            "does not fit decimal(38,2); Flink would make it NULL, in (d * x)",
+        ),
         ("-n", "{n: -9223372036854775808}", "9223372036854775808 does not fit int64; Flink would wrap around, in (- n)"),
     ],
 )

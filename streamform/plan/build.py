@@ -137,6 +137,7 @@ class _Builder:
 
     def union(self, relation: Union) -> Node:
         inputs = tuple(map(self.lower, relation.inputs))
+        self.dropped = None
         time = united_time([node.time for node in inputs], [node.schema for node in inputs])
         changelog = derive_united([node.changelog for node in inputs])
         return self.over(inputs, "union", "union all", relation.schema, changelog, time, UnionSpec())
