@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from streamform.plan.lineage import ColumnLineage
     from streamform.project.files import ProjectFiles
     from streamform.project.load import Loaded
-    from streamform.project.model import Policy, Project, Target
+    from streamform.project.model import Policy, Project, Source, Target
     from streamform.session import Session
     from streamform.simulator.fixture import Fixture
+    from streamform.simulator.run import FixtureReport
+    from streamform.values.rows import Row
 
 OnProgress = Callable[["Progress"], None]
 
@@ -211,13 +213,20 @@ def choose_target(project: Project, name: str | None) -> Target:
 # test
 
 
-def test(project_dir: Path, *, model: str | None = None, files: Sequence[str] = (), stdin: Callable[[], str] | None = None) -> TestReport:
+def test(
+    project_dir: Path,
+    *,
+    model: str | None = None,
+    files: Sequence[str] = (),
+    stdin: Callable[[], str] | None = None,
+    strict: bool = False,
+    coverage: bool = False,
+) -> TestReport:
     """Run fixtures through the simulator: those under tests/, or the files given (`-` reads from stdin).
 
-    Raises: ProjectError when project or fixtures are invalid, UsageError for an unknown model or file.
+    Raises: ProjectError when project or fixtures are invalid, UsageError for an unknown model, file or revision.
     """
     from streamform.plan.compile import compile_project
-    from streamform.simulator.run import run_fixture
 
     loaded = load(project_dir, tests=not files)
     compiled = _without_errors(compile_project(loaded))
@@ -228,8 +237,32 @@ def test(project_dir: Path, *, model: str | None = None, files: Sequence[str] = 
     if problems:
         raise ProjectError(problems)
     chosen = [fixture for fixture in fixtures if model in (None, fixture.model)]
+    reports = tuple(_run_fixture(project_dir, compiled, fixture) for fixture in chosen)
+    measured = None
+    if coverage:
+        from streamform.simulator.coverage import measure_coverage
+
+        measured = tuple(measure_coverage(compiled.plan, reports))
+    return TestReport(reports, model, strict, measured)
+
+
+def _run_fixture(project_dir: Path, compiled: Compiled, fixture: Fixture) -> FixtureReport:
+    from streamform.adapters.file_source import file_rows
+    from streamform.simulator.run import run_fixture
+
+    def rows_of(source: Source, file: str) -> Iterator[Row]:
+        return file_rows(project_dir, source, file)
+
     emit_unchanged = compiled.project.emit_unchanged
-    return TestReport(tuple(run_fixture(f, compiled.plan, emit_unchanged=emit_unchanged) for f in chosen), model)
+    if fixture.upgrade is None:
+        return run_fixture(fixture, compiled.plan, emit_unchanged=emit_unchanged, rows_of=rows_of)
+    from streamform.adapters.revision import open_revision
+    from streamform.diff.match import hints_of
+    from streamform.simulator.upgrade import Revisions, run_upgrade
+
+    with open_revision(project_dir, fixture.upgrade.project) as before:
+        revisions = Revisions(compile(before).plan, compiled.plan, hints_of(compiled.project))
+        return run_upgrade(fixture, revisions, emit_unchanged=emit_unchanged, rows_of=rows_of)
 
 
 def _given_fixtures(project_dir: Path, files: Sequence[str], stdin: Callable[[], str] | None) -> tuple[list[Fixture], list[Diagnostic]]:

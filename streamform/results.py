@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.ports import Observation
     from streamform.lifecycle.situation import Situation, UnitPlan
     from streamform.project.model import Project
+    from streamform.simulator.coverage import ModelCoverage
     from streamform.simulator.fixture import Fixture
     from streamform.simulator.run import FixtureReport
 
@@ -43,10 +44,13 @@ class TestReport:
 
     fixtures: tuple[FixtureReport, ...]
     model: str | None = None
+    strict: bool = False
+    """Whether having no fixture at all counts as a failure."""
+    coverage: tuple[ModelCoverage, ...] | None = None
 
     @property
     def passed(self) -> bool:
-        return all(report.passed for report in self.fixtures)
+        return all(report.passed for report in self.fixtures) and not (self.strict and not self.fixtures)
 
 
 @dataclass(frozen=True, slots=True)

@@ -377,11 +377,13 @@ def test_a_failed_record_has_a_line_below_it(project: ProjectBuilder) -> None:
     assert '  2  insert n=3 s="b"  insert n=2 s="b"\n     ^ n: expected 3, got 2\n' in text
 
 
-def test_a_model_over_two_sources_is_refused_by_name(project: ProjectBuilder) -> None:
+def test_events_for_a_model_over_two_sources_name_theirs(project: ProjectBuilder) -> None:
     sources = {"sources": {name: {"connector": "file", "path": name, "schema": {"n": "int64"}} for name in ("a", "b")}}
     folder = project({"m": "SELECT n FROM source('a') UNION ALL SELECT n FROM source('b')"}, sources=sources)
     played: Played = play(folder, "- {n: 1}")
-    assert played.error == "model `m` reads `a` and `b`; a fixture gives events to exactly one source"
+    assert played.error == "model `m` reads `a` and `b`; each event must say its source: {source: NAME, event: {..}}"
+    assert play(folder, "- {source: b, event: {n: 1}}\n- {source: a, event: {n: 2}}").records == ["insert n=1", "insert n=2"]
+    assert play(folder, "- {source: c, event: {n: 1}}").error == "model `m` does not read source `c`; it reads `a` and `b`"
 
 
 @pytest.mark.parametrize("ending", ["yml", "yaml"])

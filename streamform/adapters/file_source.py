@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from streamform.values.rows import Row
 
 TAIL = 4096
 """Bytes before a position by which a file is recognized. Units: bytes."""
+
+ROWS = 4096
+"""Rows that file_rows reads at once."""
 
 LONGEST = 64 * 1024 * 1024
 """The longest line that is read. Units: bytes."""
@@ -124,3 +127,10 @@ class FileSource:
         except OSError as error:
             cause = (error.strerror or str(error)).lower()
             raise DataError(f"source `{self.source.name}`: can't read {file}: {cause}", "check the source's path") from None
+
+
+def file_rows(project_dir: Path, source: Source, file: str) -> Iterator[Row]:
+    """Every row of one file, as its source's format reads it. Raises: DataError."""
+    reader = FileSource(project_dir, replace(source, endpoint=replace(source.endpoint, connector="file", path=file)))
+    for batch in reader.batches({}, reader.ends(), ROWS):
+        yield from batch.rows

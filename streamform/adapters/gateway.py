@@ -136,7 +136,9 @@ class GatewaySession:
                 return act()
             except _SessionLost:
                 self.handle = None
-        raise Unreachable(f"{self.http.what} at {self.http.shown} loses its sessions", "check that it is one process, or that sessions are sticky")
+        raise Unreachable(
+            f"{self.http.what} at {self.http.shown} loses its sessions", "check that it is one process, or that sessions are sticky"
+        )
 
     # statements
 
@@ -156,7 +158,9 @@ class GatewaySession:
                 return self._finished(self._submitted(statement, config or {}), statement)
             except _SessionLost:
                 self.handle = None
-        raise Unreachable(f"{self.http.what} at {self.http.shown} loses its sessions", "check that it is one process, or that sessions are sticky")
+        raise Unreachable(
+            f"{self.http.what} at {self.http.shown} loses its sessions", "check that it is one process, or that sessions are sticky"
+        )
 
     def start(self, statement: str, config: Mapping[str, str], sent: Callable[[], None]) -> StatementResult:
         """Run a statement that starts a job; it is carried out at most once.
@@ -191,7 +195,9 @@ class GatewaySession:
         deadline, pause = time.monotonic() + STATEMENT_TIMEOUT_S, POLL_S
         while (status := self._checked(self.http.get(f"{operation}/status"), statement).document.get("status")) not in TERMINAL:
             if time.monotonic() > deadline:
-                raise Unreachable(f"{self.http.what} at {self.http.shown} did not finish `{_named(statement)}` within {STATEMENT_TIMEOUT_S:.0f} s")
+                raise Unreachable(
+                    f"{self.http.what} at {self.http.shown} did not finish `{_named(statement)}` within {STATEMENT_TIMEOUT_S:.0f} s"
+                )
             time.sleep(pause)
             pause = min(MAX_POLL_S, pause * 1.4)
         if status in ("CANCELED", "CLOSED", "TIMEOUT"):

@@ -87,7 +87,12 @@ class HttpService:
         for _ in range(MAX_REDIRECTS):
             try:
                 response = self.session.request(
-                    method, url, json=body, timeout=(CONNECT_TIMEOUT_S, timeout_s), allow_redirects=False, headers={"Accept": "application/json"}
+                    method,
+                    url,
+                    json=body,
+                    timeout=(CONNECT_TIMEOUT_S, timeout_s),
+                    allow_redirects=False,
+                    headers={"Accept": "application/json"},
                 )
                 text = response.text
             except requests.RequestException as error:

@@ -71,13 +71,19 @@ class JobManager:
         """Version and slots. Raises: Unreachable, also where something else answers."""
         found = self._ok(self.http.get("/overview"), "its overview")
         if "flink-version" not in found:
-            raise Unreachable(f"{self.http.what} at {self.http.shown} is no JobManager: its overview names no version", f"check {self.http.field}")
+            raise Unreachable(
+                f"{self.http.what} at {self.http.shown} is no JobManager: its overview names no version", f"check {self.http.field}"
+            )
         return found
 
     def settings(self) -> dict[str, str]:
         """The cluster's configuration."""
         reply = self.http.get("/jobmanager/config")
-        return {str(item.get("key")): str(item.get("value")) for item in reply.document} if reply.is_ok and isinstance(reply.document, list) else {}
+        return (
+            {str(item.get("key")): str(item.get("value")) for item in reply.document}
+            if reply.is_ok and isinstance(reply.document, list)
+            else {}
+        )
 
     def jobs(self) -> list[Job]:
         """Every job that the JobManager remembers."""
@@ -101,7 +107,11 @@ class JobManager:
         """A job's labels; empty for a job without, or one that is gone."""
         if job_id not in self._labels:
             reply = self.http.get(f"/jobs/{job_id}/config")
-            found = reply.document.get("execution-config", {}).get("user-config", {}) if reply.is_ok and isinstance(reply.document, dict) else {}
+            found = (
+                reply.document.get("execution-config", {}).get("user-config", {})
+                if reply.is_ok and isinstance(reply.document, dict)
+                else {}
+            )
             if not reply.is_ok:
                 return {}
             self._labels[job_id] = {key: unquote(str(value)) for key, value in found.items()}
@@ -123,7 +133,9 @@ class JobManager:
             return Checkpoints(0, 0, None, None)
         counts, latest = reply.document.get("counts", {}), reply.document.get("latest", {})
         restored, savepoint = latest.get("restored") or {}, latest.get("savepoint") or {}
-        return Checkpoints(counts.get("completed", 0), counts.get("failed", 0), restored.get("external_path"), savepoint.get("external_path"))
+        return Checkpoints(
+            counts.get("completed", 0), counts.get("failed", 0), restored.get("external_path"), savepoint.get("external_path")
+        )
 
     def checkpoint_interval_ms(self, job_id: str) -> int | None:
         """How often a job takes a checkpoint, None when it never does."""
@@ -171,7 +183,9 @@ class JobManager:
         deadline, pause = time.monotonic() + timeout_s, 0.05
         while (job := self.job(job_id)) is not None and job.is_active:
             if time.monotonic() > deadline:
-                raise Unreachable(f"job {job_id} is still {job.state} after {timeout_s:.0f} s", "look at it in Flink's dashboard, then run again")
+                raise Unreachable(
+                    f"job {job_id} is still {job.state} after {timeout_s:.0f} s", "look at it in Flink's dashboard, then run again"
+                )
             tell(f"job {job_id} is {job.state.lower()}")
             time.sleep(pause)
             pause = min(1.0, pause * 1.4)

@@ -54,4 +54,6 @@ def _tried(address: Callable[[], tuple[str, int]]) -> str | None:
 
 
 def _unreachable(servers: str, cause: str) -> Unreachable:
-    return Unreachable(f"Kafka at {without_credentials(servers)} can't be used: {cause}", "check kafka.bootstrap_servers and that the brokers run")
+    return Unreachable(
+        f"Kafka at {without_credentials(servers)} can't be used: {cause}", "check kafka.bootstrap_servers and that the brokers run"
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamform import api
-from streamform.errors import ProjectError, StreamformError
+from streamform.errors import ProjectError, StreamformError, UsageError
 
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import DecisionWord
@@ -43,6 +43,14 @@ def show(document: Any) -> None:
 def write(text: str) -> None:
     """Text as it is."""
     sys.stdout.write(text)
+
+
+def write_file(path: str, text: str) -> None:
+    """Replace a file that the user named. Raises: UsageError when it can't be written."""
+    try:
+        Path(path).write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"can't write {path}: {(error.strerror or str(error)).lower()}", "check the path") from None
 
 
 def folder(arguments: Namespace) -> Path:
@@ -85,7 +93,18 @@ def test(arguments: Namespace) -> int:
     """Run fixtures."""
     from streamform.render.test import render_test, test_document
 
-    report = api.test(folder(arguments), model=arguments.model, files=arguments.fixture, stdin=sys.stdin.read)
+    report = api.test(
+        folder(arguments),
+        model=arguments.model,
+        files=arguments.fixture,
+        stdin=sys.stdin.read,
+        strict=arguments.strict,
+        coverage=arguments.coverage,
+    )
+    if arguments.junit is not None:
+        from streamform.render.junit import junit_document
+
+        write_file(arguments.junit, junit_document(report))
     show(test_document(report)) if arguments.json else write(render_test(report))
     return 0 if report.passed else 1
 

@@ -68,8 +68,11 @@ COMMANDS: tuple[Command, ...] = (
                 "run this file instead of tests/; - reads standard input",
                 {"action": "append", "metavar": "FILE", "default": []},
             ),
+            Option(("--strict",), "having no fixture at all fails, too", {"action": "store_true"}),
+            Option(("--coverage",), "say what no fixture touches", {"action": "store_true"}),
+            Option(("--junit",), "write a JUnit report, too", {"metavar": "FILE"}),
         ),
-        ("streamform test", "streamform test --model customer_metrics"),
+        ("streamform test", "streamform test --model customer_metrics --coverage", "streamform test --strict --junit report.xml"),
     ),
     Command(
         "explain", "explain", "show what the compiler made of a model", (MODEL,), ("streamform explain customer_metrics",), target=True

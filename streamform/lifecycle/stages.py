@@ -14,7 +14,18 @@ from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 
 Observed = Literal["running", "stopped", "missing", "failed", "none"]
 StageKind = Literal[
-    "stop-job", "submit", "adopt-job", "verify", "initialize", "continue", "rebuild", "repair-sink", "switch", "catch-up", "remove", "write-record"
+    "stop-job",
+    "submit",
+    "adopt-job",
+    "verify",
+    "initialize",
+    "continue",
+    "rebuild",
+    "repair-sink",
+    "switch",
+    "catch-up",
+    "remove",
+    "write-record",
 ]
 
 

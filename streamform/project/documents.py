@@ -181,12 +181,25 @@ class SourcesDocument(_Strict):
     sources: dict[str, SourceDocument] | None = None
 
 
+class UpgradeDocument(_Strict):
+    """The change of project that a fixture is about: `given` ran under another revision, this is what comes after it."""
+
+    project: str
+    """The revision before: a folder, or `git:REF` of this project."""
+    verdict: Verdict | None = None
+    given: list[Any] | None = None
+
+
 class FixtureDocument(_Strict):
     """A file under tests/. Items keep the scalars as they were written."""
 
     model: str
     given: list[Any] | None = None
     expect: list[dict[str, Any]] | None = None
+    match: Literal["exact", "unordered", "partial"] = "exact"
+    expect_final: list[dict[str, Any]] | None = None
+    expect_error: str | None = None
+    upgrade: UpgradeDocument | None = None
     late: list[dict[str, Any]] | None = None
     quarantined: list[dict[str, Any]] | None = None
 

@@ -37,7 +37,7 @@ def _sections(report: CheckReport) -> list[str]:
         (s.name, f"{s.endpoint.connector}/{s.endpoint.format}", endpoint_text(s.endpoint), counted(len(s.schema), "column"))
         for s in project.sources
     ]
-    fixtures = [(f.model, f.path, f"{len(f.given)} given, {len(f.expect)} expect") for f in report.fixtures]
+    fixtures = [(f.model, f.path, f"{len(f.given)} given, {len(f.expect or f.expect_final or ())} expect") for f in report.fixtures]
     return ["\n".join([name, *columns(rows)]) for name, rows in (("models", models), ("sources", sources), ("fixtures", fixtures)) if rows]
 
 
@@ -81,7 +81,9 @@ def check_document(report: CheckReport) -> dict[str, Any]:
     document["sources"] = (
         [] if project is None else [{"name": s.name, **endpoint_document(s.endpoint), "columns": len(s.schema)} for s in project.sources]
     )
-    document["fixtures"] = [{"model": f.model, "path": f.path, "given": len(f.given), "expect": len(f.expect)} for f in report.fixtures]
+    document["fixtures"] = [
+        {"model": f.model, "path": f.path, "given": len(f.given), "expect": len(f.expect or f.expect_final or ())} for f in report.fixtures
+    ]
     document["diagnostics"] = [diagnostic_document(d) for d in report.diagnostics]
     document["notes"] = [diagnostic_document(d) for d in report.notes]
     return document

@@ -48,11 +48,18 @@ class FilterOperator:
         self.rows = code.compile(_loop("rows", f"if {keep}:", "push(r)"), "rows")
         self.test: Callable[[Row], Any] = evaluator(self.predicate, self.columns)
         self.updating = below.changelog.is_updating
+        self.kept = self.dropped = 0
+        """How many rows the predicate let through and kept out."""
 
     def process(self, batch: Batch) -> Batch:
         """The rows or changes that readers see."""
         try:
-            return self.changes(batch) if self.updating else self.rows(batch)
+            if self.updating:
+                return self.changes(batch)
+            kept: Batch = self.rows(batch)
+            self.kept += len(kept)
+            self.dropped += len(batch) - len(kept)
+            return kept
         except ArithmeticError:
             raise explain_failure(self.node.id, [self.predicate], self.columns, _rows_of(batch, updating=self.updating)) from None
 
@@ -62,6 +69,8 @@ class FilterOperator:
         test = self.test
         for op, row, before in batch:
             shown = test(row) is True
+            self.kept += shown
+            self.dropped += not shown
             if op != UPDATE:
                 if shown:
                     out.append((op, row, None))

@@ -1,4 +1,4 @@
-"""Fixtures: the events that a test gives, and the changelog that it expects.
+"""Fixtures: the events that a test gives, and what it expects of a model's changelog.
 
 A fixture that can't be read is a problem of the project and is reported by check; an event that its source can't hold
 makes the fixture fail.
@@ -6,14 +6,14 @@ makes the fixture fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from streamform.codes import listed, problem, suggest
 from streamform.diagnostics import Diagnostic, Location
 from streamform.plan.nodes import Plan
-from streamform.project.documents import FixtureDocument, validate
+from streamform.project.documents import FixtureDocument, UpgradeDocument, validate
 from streamform.project.tree import Document, TreeError, parse_tree
 from streamform.runtime.records import OPERATIONS
 from streamform.values.instants import parse_instant
@@ -22,27 +22,52 @@ from streamform.values.types import TIMESTAMP, DataType
 
 STANDARD_INPUT = "<stdin>"
 
+Match = Literal["exact", "unordered", "partial"]
+
 
 @dataclass(frozen=True, slots=True)
 class GivenEvent:
-    """An event by column, as written; columns that are left out are NULL."""
+    """An event by column, as written; columns that are left out are NULL. `source` is None where there is only one."""
 
     columns: dict[str, Any]
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRows:
+    """The events of a file, read as its source's format reads it."""
+
+    file: str
+    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GivenWatermark:
-    """An explicit watermark."""
+    """An explicit watermark; of every source where none is named."""
 
     watermark_ms: int
+    source: str | None = None
+
+
+Given = GivenEvent | GivenRows | GivenWatermark
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRecord:
-    """A record that the model must emit: its operation and every output column."""
+    """A record that the model must emit: its operation and output columns, and the row before an update where it is written."""
 
     op: int
     columns: dict[str, Any]
+    before: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What comes after a change of the project: the revision before, the plan's verdict, and the events after."""
+
+    project: str
+    verdict: str | None
+    given: tuple[Given, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +76,16 @@ class Fixture:
 
     model: str
     path: str
-    given: tuple[GivenEvent | GivenWatermark, ...] = ()
-    expect: tuple[ExpectedRecord, ...] = ()
+    given: tuple[Given, ...] = ()
+    expect: tuple[ExpectedRecord, ...] | None = None
+    """None where the changelog is not compared."""
     late: tuple[dict[str, Any], ...] = ()
     quarantined: tuple[dict[str, Any], ...] = ()
+    match: Match = "exact"
+    expect_final: tuple[dict[str, Any], ...] | None = None
+    """The model's rows when everything has been processed, in any order."""
+    expect_error: str | None = None
+    upgrade: Upgrade | None = None
 
 
 class FixtureError(ValueError):
@@ -68,84 +99,134 @@ def parse_fixture(text: str, path: str) -> Fixture | list[Diagnostic]:
     except TreeError as error:
         return [error.diagnostic]
     result = validate(FixtureDocument, document)
-    if isinstance(result, list):
-        return result
-    problems: list[Diagnostic] = []
-    given = [_given(item, index, document, problems) for index, item in enumerate(result.given or ())]
-    expect = [_expected(item, index, document, problems) for index, item in enumerate(result.expect or ())]
-    for section, items in (("late", result.late or ()), ("quarantined", result.quarantined or ())):
+    return result if isinstance(result, list) else _Reader(document).fixture(result)
+
+
+class _Reader:
+    """Reads the items of one document and collects what is wrong with them."""
+
+    def __init__(self, document: Document) -> None:
+        self.document, self.problems = document, list[Diagnostic]()
+
+    def fixture(self, found: FixtureDocument) -> Fixture | list[Diagnostic]:
+        given = self.given_items(found.given, ("given",))
+        expect = None if found.expect is None else [self.expected(item, index) for index, item in enumerate(found.expect)]
+        if expect is None and found.expect_final is None and found.expect_error is None and found.upgrade is None:
+            expect = []
+        for section in ("late", "quarantined", "expect_final"):
+            self.rows(section, getattr(found, section) or ())
+        upgrade = None if found.upgrade is None else self.upgrade(found.upgrade)
+        if self.problems:
+            return self.problems
+        return Fixture(
+            found.model,
+            self.document.file,
+            given,
+            None if expect is None else tuple(e for e in expect if e is not None),
+            tuple(found.late or ()),
+            tuple(found.quarantined or ()),
+            found.match,
+            None if found.expect_final is None else tuple(found.expect_final),
+            found.expect_error,
+            upgrade,
+        )
+
+    def wrong(self, place: tuple[str | int, ...], cause: str, expected: str) -> None:
+        """Something is wrong at a place of the document."""
+        field = _field(place)
+        where = self.document.locate(place)
+        self.problems.append(problem("SF005", path=self.document.file, where=where, field=field, cause=cause, expected=expected))
+
+    def rows(self, section: str, items: Sequence[dict[str, Any]]) -> None:
+        """Rows without an operation: listed late or quarantined events, and the table at the end."""
         for index, row in enumerate(items):
-            problems.extend(_flat(row, (section, index), document))
+            self.flat(row, (section, index))
             if section == "quarantined" and not isinstance(row.get("_contract"), str):
-                where = document.locate((section, index))
-                problems.append(_invalid(path, where, f"{section}[{index}]", "names no contract", "add _contract: NAME"))
-    if problems:
-        return problems
-    kept = tuple(item for item in given if item is not None)
-    return Fixture(
-        result.model, path, kept, tuple(e for e in expect if e is not None), tuple(result.late or ()), tuple(result.quarantined or ())
-    )
+                self.wrong((section, index), "names no contract", "add _contract: NAME")
 
+    def upgrade(self, found: UpgradeDocument) -> Upgrade:
+        """The upgrade section."""
+        return Upgrade(found.project, found.verdict, self.given_items(found.given, ("upgrade", "given")))
 
-def _invalid(path: str, where: Location, field: str, cause: str, expected: str) -> Diagnostic:
-    return problem("SF005", path=path, where=where, field=field, cause=cause, expected=expected)
+    def given_items(self, items: list[Any] | None, section: tuple[str | int, ...]) -> tuple[Given, ...]:
+        """Events, files and watermarks, in order."""
+        read = [self.given(item, (*section, index)) for index, item in enumerate(items or ())]
+        return tuple(item for item in read if item is not None)
 
-
-def _given(item: Any, index: int, document: Document, problems: list[Diagnostic]) -> GivenEvent | GivenWatermark | None:
-    place, name = ("given", index), f"given[{index}]"
-    if not isinstance(item, dict):
-        problems.append(
-            _invalid(document.file, document.locate(place), name, "is not a mapping", "write event: {..} or watermark: INSTANT")
-        )
-        return None
-    if set(item) == {"watermark"}:
-        return _watermark(item["watermark"], place, document, problems)
-    if "event" in item:
-        extra = next((key for key in item if key != "event"), None)
-        if extra is not None or not isinstance(item["event"], dict):
-            cause = f"has `{extra}` beside event" if extra is not None else "has an event that is no mapping"
-            problems.append(_invalid(document.file, document.locate(place), name, cause, "write event: {column: value, ..}"))
+    def given(self, item: Any, place: tuple[str | int, ...]) -> Given | None:
+        """One item: a watermark, a file of rows, an event in `event:`, or an event's columns as they are."""
+        if not isinstance(item, dict):
+            self.wrong(place, "is not a mapping", "write event: {..} or watermark: INSTANT")
             return None
-        item, place = item["event"], ("given", index, "event")  # type: ignore[assignment]
-    problems.extend(_flat(item, place, document))
-    return GivenEvent(item)
+        kind = next((name for name in ("event", "watermark") if name in item), None)
+        if kind is None and isinstance(item.get("rows"), str):
+            kind = "rows"
+        if kind == "event" or (kind is not None and set(item) <= {kind, "source"}):
+            return self.wrapped(item, kind, place)
+        self.flat(item, place)
+        return GivenEvent(item)
+
+    def wrapped(self, item: dict[str, Any], kind: str, place: tuple[str | int, ...]) -> Given | None:
+        """`kind: VALUE`, with the source beside it where there are several."""
+        extra = next((key for key in item if key not in (kind, "source")), None)
+        source = item.get("source")
+        if extra is not None or not isinstance(source, str | None):
+            cause = f"has `{extra}` beside {kind}" if extra is not None else "has a source that is no name"
+            self.wrong(place, cause, f"write {{source: NAME, {kind}: ..}}" if kind != "event" else "write event: {column: value, ..}")
+            return None
+        value = item[kind]
+        if kind == "watermark":
+            return self.watermark(value, source, place)
+        if kind == "rows":
+            return GivenRows(value, source)
+        if not isinstance(value, dict):
+            self.wrong(place, "has an event that is no mapping", "write event: {column: value, ..}")
+            return None
+        self.flat(value, (*place, "event"))
+        return GivenEvent(value, source)
+
+    def watermark(self, value: Any, source: str | None, place: tuple[str | int, ...]) -> GivenWatermark | None:
+        """A watermark as an instant, or as milliseconds."""
+        try:
+            if isinstance(value, int) and not isinstance(value, bool):
+                return GivenWatermark(value, source)
+            return GivenWatermark(parse_instant(value if isinstance(value, str) else repr(value)), source)
+        except ValueError as error:
+            self.wrong((*place, "watermark"), str(error), "write an instant such as 2026-08-30T10:00:00Z")
+            return None
+
+    def flat(self, row: dict[str, Any], place: tuple[str | int, ...]) -> None:
+        """A row has one value for each column."""
+        for column, value in row.items():
+            if isinstance(value, (dict, list)):
+                where = self.document.locate((*place, column))
+                field = ".".join(map(str, (*place, column)))
+                cause, expected = "is nested", "write one value for each column"
+                self.problems.append(problem("SF005", path=self.document.file, where=where, field=field, cause=cause, expected=expected))
+
+    def expected(self, item: dict[str, Any], index: int) -> ExpectedRecord | None:
+        """`op` and the columns beside it; or the columns in `row:`, for a model with a column that is called op or before."""
+        place = ("expect", index)
+        op = item.get("op")
+        if not isinstance(op, str) or op not in OPERATIONS:
+            cause = "has no op" if op is None else f"has the op `{op}`"
+            self.wrong(place, cause, "write op: insert, update or delete")
+            return None
+        before = item.get("before") if isinstance(item.get("before"), dict) else None
+        if before is not None:
+            self.flat(before, (*place, "before"))
+            if op != "update":
+                self.wrong(place, f"has a row before, and {op} has none", "write before: only for an update")
+        columns = {name: value for name, value in item.items() if name != "op" and not (name == "before" and before is not None)}
+        if set(columns) == {"row"} and isinstance(columns["row"], dict):
+            columns, place = columns["row"], ("expect", index, "row")  # type: ignore[assignment]
+        self.flat(columns, place)
+        return ExpectedRecord(OPERATIONS[op], columns, before)
 
 
-def _watermark(value: Any, place: tuple[str, int], document: Document, problems: list[Diagnostic]) -> GivenWatermark | None:
-    try:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return GivenWatermark(value)
-        return GivenWatermark(parse_instant(value if isinstance(value, str) else repr(value)))
-    except ValueError as error:
-        problems.append(
-            _invalid(
-                document.file,
-                document.locate((*place, "watermark")),
-                f"given[{place[1]}].watermark",
-                str(error),
-                "write an instant such as 2026-08-30T10:00:00Z",
-            )
-        )
-        return None
-
-
-def _flat(row: dict[str, Any], place: tuple[str | int, ...], document: Document) -> Iterator[Diagnostic]:
-    for column, value in row.items():
-        if isinstance(value, (dict, list)):
-            field = ".".join(map(str, (*place, column)))
-            yield _invalid(document.file, document.locate((*place, column)), field, "is nested", "write one value for each column")
-
-
-def _expected(item: dict[str, Any], index: int, document: Document, problems: list[Diagnostic]) -> ExpectedRecord | None:
-    place = ("expect", index)
-    op = item.get("op")
-    if not isinstance(op, str) or op not in OPERATIONS:
-        cause = "has no op" if op is None else f"has the op `{op}`"
-        problems.append(_invalid(document.file, document.locate(place), f"expect[{index}]", cause, "write op: insert, update or delete"))
-        return None
-    columns = {name: value for name, value in item.items() if name != "op"}
-    problems.extend(_flat(columns, place, document))
-    return ExpectedRecord(OPERATIONS[op], columns)
+def _field(place: tuple[str | int, ...]) -> str:
+    """`given[2].watermark`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
 
 
 def check_fixture(fixture: Fixture, plan: Plan, models: list[str]) -> Iterator[Diagnostic]:
@@ -165,9 +246,9 @@ def check_fixture(fixture: Fixture, plan: Plan, models: list[str]) -> Iterator[D
     if planned is None:
         return
     names = [column.name for column in plan.by_id[planned.output].schema]
-    for index, record in enumerate(fixture.expect):
-        missing = [name for name in names if name not in record.columns]
-        unknown = [name for name in record.columns if name not in names]
+    for item, columns in _expectations(fixture):
+        missing = [name for name in names if name not in columns and fixture.match != "partial"]
+        unknown = [name for name in columns if name not in names]
         if missing or unknown:
             cause = f"without `{missing[0]}`" if missing else f"with `{unknown[0]}`, which the model does not emit"
             yield problem(
@@ -176,10 +257,19 @@ def check_fixture(fixture: Fixture, plan: Plan, models: list[str]) -> Iterator[D
                 where=Location(fixture.path),
                 file=fixture.path,
                 model=fixture.model,
-                item=f"expect[{index}]",
+                item=item,
                 cause=cause,
                 known=listed(names),
             )
+
+
+def _expectations(fixture: Fixture) -> Iterator[tuple[str, dict[str, Any]]]:
+    for index, record in enumerate(fixture.expect or ()):
+        yield f"expect[{index}]", record.columns
+        if record.before is not None:
+            yield f"expect[{index}].before", record.before
+    for index, row in enumerate(fixture.expect_final or ()):
+        yield f"expect_final[{index}]", row
 
 
 def event_row(columns: dict[str, Any], schema: Schema, source: str, item: str) -> Row:

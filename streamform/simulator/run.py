@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
 from streamform.errors import DataError
-from streamform.plan.nodes import Node, Plan, SourceSpec
+from streamform.plan.nodes import Plan, SourceSpec
+from streamform.project.model import Source
 from streamform.runtime.dataflow import Dataflow, Drained
-from streamform.runtime.operators import Rejected
-from streamform.runtime.records import OPERATION_NAMES, Change
-from streamform.simulator.fixture import ExpectedRecord, Fixture, FixtureError, GivenEvent, event_row, expected_row
-from streamform.values.rows import Row, Schema, document_value, render_value
+from streamform.runtime.operators import FilterOperator
+from streamform.simulator.compare import RowReport, compare_final, compare_records, final_rows, same_listed
+from streamform.simulator.fixture import Fixture, FixtureError, Given, GivenEvent, GivenRows, GivenWatermark, event_row
+from streamform.values.rows import Row, document_value
 
 BATCH = 4096
 """Events handed over at once. Units: rows."""
 
-Record = dict[str, Any]
-"""Shape: {op, columns, before?} as test reports hold it."""
+Listed = dict[str, list[tuple[Row, str | None]]]
+"""Events by source, each with the contract that it broke, if one kept it out."""
 
-
-@dataclass(frozen=True, slots=True)
-class RowReport:
-    """One expected record beside the one that was emitted at its place."""
-
-    index: int
-    expected: Record | None
-    actual: Record | None
-    problem: str | None
+RowsOf = Callable[[Source, str], Iterable[Row]]
+"""The rows of a file, as its source's format reads them. Raises: DataError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +34,17 @@ class ListedReport:
     expected: dict[str, Any] | None
     actual: dict[str, Any] | None
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What the events of a fixture went through, for coverage."""
+
+    models: frozenset[str]
+    filters: Mapping[str, tuple[int, int]]
+    """Rows that each filter node let through and kept out."""
+    late: frozenset[str]
+    """Sources of which an event was late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +64,41 @@ class FixtureReport:
     quarantined: tuple[ListedReport, ...] = ()
     columns: tuple[str, ...] = field(default=())
     """Output columns in order, for tables."""
+    final: tuple[RowReport, ...] = ()
+    """The rows at the end beside the expected ones, in any order."""
+    verdict: str | None = None
+    """Of an upgrade: what the plan says about the change."""
+    reached: Reached | None = None
 
 
-def run_fixture(fixture: Fixture, plan: Plan, *, emit_unchanged: bool = True) -> FixtureReport:
+def no_files(source: Source, file: str) -> Iterable[Row]:
+    """Where nothing can be read."""
+    raise FixtureError(f"rows of {file} can't be read here")
+
+
+def run_fixture(fixture: Fixture, plan: Plan, *, emit_unchanged: bool = True, rows_of: RowsOf = no_files) -> FixtureReport:
     """Run one fixture; an event that can't be delivered or computed makes it fail with an error."""
     part = upstream_part(plan, fixture.model)
-    sources = sorted({n.spec.source.name for n in part.nodes if isinstance(n.spec, SourceSpec)})
-    if len(sources) != 1:
-        named = " and ".join(f"`{name}`" for name in sources) or "none"
-        return _failed(fixture, f"model `{fixture.model}` reads {named}; a fixture gives events to exactly one source")
+    simulation = Simulation(part, fixture, emit_unchanged=emit_unchanged, rows_of=rows_of)
     try:
-        simulation = _Simulation(part, fixture, sources[0], emit_unchanged=emit_unchanged)
-        simulation.run()
-        return simulation.report()
+        simulation.deliver(fixture.given)
+        report = simulation.report()
     except (FixtureError, DataError) as error:
-        return _failed(fixture, str(error))
+        return judge_error(fixture, str(error))
+    return (
+        report if fixture.expect_error is None else failed(fixture, f"expected an error with `{fixture.expect_error}`, and there was none")
+    )
 
 
-def _failed(fixture: Fixture, error: str) -> FixtureReport:
+def judge_error(fixture: Fixture, error: str) -> FixtureReport:
+    """The report of a fixture that ended with an error, which it may expect."""
+    if fixture.expect_error is not None and fixture.expect_error in error:
+        return FixtureReport(fixture.model, fixture.path, passed=True)
+    return failed(fixture, error if fixture.expect_error is None else f"expected an error with `{fixture.expect_error}`, got: {error}")
+
+
+def failed(fixture: Fixture, error: str) -> FixtureReport:
+    """The report of a fixture that could not be compared."""
     return FixtureReport(fixture.model, fixture.path, passed=False, error=error)
 
 
@@ -87,85 +109,158 @@ def upstream_part(plan: Plan, model: str) -> Plan:
     return plan.part({model} | {node.model for node in plan.upstream(sink)})
 
 
-class _Simulation:
-    def __init__(self, part: Plan, fixture: Fixture, source: str, *, emit_unchanged: bool) -> None:
-        self.fixture = fixture
-        self.sink = part.by_id[next(m.output for m in part.models if m.name == fixture.model)]
-        self.dataflow = Dataflow(part, emit_unchanged=emit_unchanged)
-        self.nodes = self.dataflow.source_nodes(source)
-        self.source: Node = part.by_id[self.nodes[0]]
-        self.source_name = source
-        self.delivered = 0
+class Simulation:
+    """A model's dataflow with the events that a fixture gives."""
+
+    def __init__(
+        self, part: Plan, fixture: Fixture, *, emit_unchanged: bool, rows_of: RowsOf = no_files, dataflow: Dataflow | None = None
+    ) -> None:
+        self.fixture, self.rows_of = fixture, rows_of
+        self.model = next(m for m in part.models if m.name == fixture.model)
+        self.sink = part.by_id[self.model.output]
+        self.dataflow = Dataflow(part, emit_unchanged=emit_unchanged) if dataflow is None else dataflow
+        declared = [n.spec.source for n in part.nodes if isinstance(n.spec, SourceSpec)]
+        self.sources = {source.name: source for source in sorted(declared, key=lambda source: source.name)}
+        self.nodes = {name: self.dataflow.source_nodes(name) for name in self.sources}
+        self.pending: tuple[str, list[Row]] = ("", [])
+        self.delivered = dict.fromkeys(self.sources, 0)
         self.out = Drained()
 
-    def run(self) -> None:
-        """Push every item. Batches never cross a watermark item; models that share the source see each event in turn."""
-        size = BATCH if len(self.nodes) == 1 else 1
-        pending: list[Row] = []
-        for item in self.fixture.given:
+    def deliver(self, items: Sequence[Given]) -> None:
+        """Push every item. Batches never cross a watermark item or another source."""
+        for item in items:
             if isinstance(item, GivenEvent):
-                number = self.delivered + len(pending) + 1
-                pending.append(event_row(item.columns, self.source.schema, self.source_name, f"event {number}"))
-                if len(pending) >= size:
-                    pending = self.push(pending)
-                continue
-            pending = self.push(pending)
-            for node in self.nodes:
-                self.dataflow.watermark(node, item.watermark_ms)
-        self.push(pending)
-        self.out = self.dataflow.drain()
+                source = self.source(item.source)
+                columns = item.columns
+                self.take(source.name, event_row(columns, source.schema, source.name, f"event {self.number(source.name)}"))
+            elif isinstance(item, GivenRows):
+                source = self.source(item.source)
+                for row in self.rows_of(source, item.file):
+                    self.take(source.name, row)
+            else:
+                self.watermark(item)
+        self.flush()
+        self.out = merged(self.out, self.dataflow.drain())
 
-    def push(self, rows: list[Row]) -> list[Row]:
-        for node in self.nodes:
-            self.dataflow.push(node, rows, self.delivered + 1)
-        self.delivered += len(rows)
-        return []
+    def source(self, name: str | None) -> Source:
+        """The source that an item is for. Raises: FixtureError."""
+        names = " and ".join(f"`{known}`" for known in self.sources) or "none"
+        if name is None and len(self.sources) != 1:
+            raise FixtureError(
+                f"model `{self.fixture.model}` reads {names}; each event must say its source: {{source: NAME, event: {{..}}}}"
+            )
+        if name is not None and name not in self.sources:
+            raise FixtureError(f"model `{self.fixture.model}` does not read source `{name}`; it reads {names}")
+        return self.sources[name] if name is not None else next(iter(self.sources.values()))
+
+    def number(self, source: str) -> int:
+        """The number of a source's next event, from 1."""
+        waiting, rows = self.pending
+        return self.delivered[source] + (len(rows) if waiting == source else 0) + 1
+
+    def take(self, source: str, row: Row) -> None:
+        """One more event; models that share a source see each event in turn."""
+        if self.pending[0] != source:
+            self.flush()
+            self.pending = (source, [])
+        rows = self.pending[1]
+        rows.append(row)
+        if len(rows) >= (BATCH if len(self.nodes[source]) == 1 else 1):
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand over what waits."""
+        source, rows = self.pending
+        self.pending = ("", [])
+        if rows:
+            for node in self.nodes[source]:
+                self.dataflow.push(node, rows, self.delivered[source] + 1)
+            self.delivered[source] += len(rows)
+
+    def watermark(self, item: GivenWatermark) -> None:
+        """An explicit watermark, of one source or of all."""
+        self.flush()
+        for name in self.sources if item.source is None else [self.source(item.source).name]:
+            for node in self.nodes[name]:
+                self.dataflow.watermark(node, item.watermark_ms)
+
+    # comparison
 
     def report(self) -> FixtureReport:
-        changes = self.out.changes.get(self.sink.id, [])
-        rows = compare_records(self.fixture.expect, changes, self.sink.schema)
-        late = self.listed(self.fixture.late, [(row, None) for row in self.out.late.get(self.source.id, [])], LATE)
-        rejected: list[Rejected] = self.out.quarantined.get(self.source.id, [])
-        quarantined = self.listed(self.fixture.quarantined, [(r.row, r.contract) for r in rejected], QUARANTINED)
-        passed = not any(row.problem for row in rows) and not any(item.problem for item in (*late, *quarantined))
+        """What came out beside what is expected."""
+        fixture, changes = self.fixture, self.out.changes.get(self.sink.id, [])
+        schema, match = self.sink.schema, fixture.match
+        rows = [] if fixture.expect is None else compare_records(fixture.expect, changes, schema, match)
+        final: list[RowReport] = []
+        if fixture.expect_final is not None:
+            left = final_rows(changes, self.model.key, schema, upserts=self.model.materialized == "upsert")
+            final = compare_final(fixture.expect_final, left, schema, match)
+        late = self.listed(fixture.late, {name: [(row, None) for row in self.dropped(name)] for name in self.sources}, LATE)
+        rejected: Listed = {name: [(r.row, r.contract) for r in self.out.quarantined.get(self.nodes[name][0], [])] for name in self.sources}
+        quarantined = self.listed(fixture.quarantined, rejected, QUARANTINED)
+        problems = [item.problem for item in (*rows, *final) if item.problem] + [x.problem for x in (*late, *quarantined) if x.problem]
         return FixtureReport(
-            self.fixture.model,
-            self.fixture.path,
-            passed,
+            fixture.model,
+            fixture.path,
+            not problems,
             None,
-            self.dataflow.counts[self.source.id].delivered,
+            sum(self.dataflow.counts[nodes[0]].delivered for nodes in self.nodes.values()),
             len(changes),
             tuple(rows),
-            len(self.out.late.get(self.source.id, [])),
+            sum(len(self.dropped(name)) for name in self.sources),
             tuple(late),
-            len(rejected),
+            sum(map(len, rejected.values())),
             tuple(quarantined),
-            tuple(column.name for column in self.sink.schema),
+            tuple(column.name for column in schema),
+            tuple(final),
+            None,
+            self.reached(),
         )
 
-    def listed(self, expected: Sequence[dict[str, Any]], actual: Sequence[tuple[Row, str | None]], words: _Words) -> list[ListedReport]:
-        """Compare a list of late or quarantined events, in order, each as a whole row."""
+    def reached(self) -> Reached:
+        """What the events went through."""
+        operators = self.dataflow.operators.items()
+        filters = {node: (op.kept, op.dropped) for node, op in operators if isinstance(op, FilterOperator)}
+        models = frozenset(node.model for node in self.dataflow.plan.nodes)
+        return Reached(models, filters, frozenset(name for name in self.sources if self.dropped(name)))
+
+    def dropped(self, source: str) -> list[Row]:
+        """A source's late events; models that share it drop the same ones."""
+        return self.out.late.get(self.nodes[source][0], [])
+
+    def listed(self, expected: Sequence[dict[str, Any]], actual: Listed, words: _Words) -> list[ListedReport]:
+        """Compare the late or quarantined events of each source, in order, each as a whole row."""
         reports: list[ListedReport] = []
-        for index, (listed, happened) in enumerate(zip_longest(expected, actual)):
-            shown = None if happened is None else self.shown(*happened)
-            problem = words.missing if happened is None else words.unlisted if listed is None else None
-            if problem is None and not self.same(listed, *happened):
-                problem = words.different
-            reports.append(ListedReport(index, None if listed is None else _plain(listed), shown, problem))
+        only = next(iter(self.sources)) if len(self.sources) == 1 else None
+        for name, source in self.sources.items():
+            mine = [item for item in expected if item.get("_source", only) == name]
+            for listed, happened in zip_longest(mine, actual[name]):
+                shown = None if happened is None else _shown(source, *happened)
+                problem = words.missing if happened is None else words.unlisted if listed is None else None
+                if listed is not None and happened is not None and not same_listed(listed, happened[0], happened[1], source.schema, name):
+                    problem = words.different
+                reports.append(ListedReport(len(reports), None if listed is None else _plain(listed), shown, problem))
         return reports
 
-    def shown(self, row: Row, contract: str | None) -> dict[str, Any]:
-        columns = {c.name: document_value(v, c.type) for c, v in zip(self.source.schema, row, strict=True) if v is not None}
-        return columns if contract is None else {"_contract": contract, **columns}
 
-    def same(self, listed: dict[str, Any], row: Row, contract: str | None) -> bool:
-        columns = {name: value for name, value in listed.items() if contract is None or name != "_contract"}
-        if contract is not None and listed.get("_contract") != contract:
-            return False
-        try:
-            return event_row(columns, self.source.schema, self.source_name, "it") == row
-        except FixtureError:
-            return False
+def merged(first: Drained, second: Drained) -> Drained:
+    """What came out, one after the other."""
+    result = Drained()
+    for part in (first, second):
+        for name in ("changes", "late", "quarantined"):
+            for node, items in getattr(part, name).items():
+                getattr(result, name).setdefault(node, []).extend(items)
+    return result
+
+
+def _shown(source: Source, row: Row, contract: str | None) -> dict[str, Any]:
+    columns = {c.name: document_value(v, c.type) for c, v in zip(source.schema, row, strict=True) if v is not None}
+    return columns if contract is None else {"_contract": contract, **columns}
+
+
+def _plain(listed: dict[str, Any]) -> dict[str, Any]:
+    """A listed row as it was written, in JSON's types."""
+    return {name: value if isinstance(value, (str, int, bool, type(None))) else float(value) for name, value in listed.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,44 +280,3 @@ QUARANTINED = _Words(
     "listed as quarantined, but it was delivered",
     "the event that was quarantined here, or the contract it broke, is another one",
 )
-
-
-def compare_records(expected: Sequence[ExpectedRecord], actual: Sequence[Change], schema: Schema) -> list[RowReport]:
-    """Expected and emitted records side by side; a problem where they differ."""
-    reports: list[RowReport] = []
-    for index, (wanted, change) in enumerate(zip_longest(expected, actual)):
-        row = None if wanted is None else expected_row(wanted.columns, schema, f"expect[{index}]")
-        problem = _difference(wanted, row, change, schema)
-        shown = None if wanted is None or row is None else record(wanted.op, row, None, schema)
-        reports.append(RowReport(index, shown, None if change is None else record(change[0], change[1], change[2], schema), problem))
-    return reports
-
-
-def record(op: int, row: Row, before: Row | None, schema: Schema) -> Record:
-    """A record as test reports hold it."""
-    result: Record = {"op": OPERATION_NAMES[op], "columns": _columns(row, schema)}
-    if before is not None:
-        result["before"] = _columns(before, schema)
-    return result
-
-
-def _columns(row: Row, schema: Schema) -> dict[str, Any]:
-    return {c.name: document_value(v, c.type) for c, v in sorted(zip(schema, row, strict=True), key=lambda pair: pair[0].name)}
-
-
-def _plain(listed: dict[str, Any]) -> dict[str, Any]:
-    """A listed row as it was written, in JSON's types."""
-    return {name: value if isinstance(value, (str, int, bool, type(None))) else float(value) for name, value in listed.items()}
-
-
-def _difference(wanted: ExpectedRecord | None, row: Row | None, change: Change | None, schema: Schema) -> str | None:
-    if wanted is None or row is None:
-        return "unexpected: the fixture ends before this record"
-    if change is None:
-        return "missing: the model emitted nothing here"
-    if wanted.op != change[0]:
-        return f"op: expected {OPERATION_NAMES[wanted.op]}, got {OPERATION_NAMES[change[0]]}"
-    for column, left, right in zip(schema, row, change[1], strict=True):
-        if left != right and not (left != left and right != right):
-            return f"{column.name}: expected {render_value(left)}, got {render_value(right)}"
-    return None

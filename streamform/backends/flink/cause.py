@@ -70,7 +70,9 @@ def _shown(cause: str) -> str:
     return text if len(text) <= MAX_CAUSE else text[:MAX_CAUSE] + " .."
 
 
-_PLAIN = frozenset({"ValidationException", "SqlParserException", "SqlParseException", "TableException", "RuntimeException", "SqlExecutionException"})
+_PLAIN = frozenset(
+    {"ValidationException", "SqlParserException", "SqlParseException", "TableException", "RuntimeException", "SqlExecutionException"}
+)
 """Classes whose names say nothing that their messages do not."""
 
 

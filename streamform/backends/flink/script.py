@@ -188,5 +188,3 @@ def retention_warnings(plan: Plan) -> list[str]:
         for node in plan.nodes
         if isinstance(node.spec, AggregateSpec) and node.spec.retention_ms is not None
     ]
-
-

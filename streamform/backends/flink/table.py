@@ -78,7 +78,9 @@ class _SourceTables:
         """The table on the source's own topic or file."""
         lines = _column_lines(self.source.schema)
         if self.is_guarded:
-            lines.append(f"{self.clock_sql} AS COALESCE({identifier(self.time or '')}, CAST(TIMESTAMP '1970-01-01 00:00:00' AS TIMESTAMP(3)))")
+            lines.append(
+                f"{self.clock_sql} AS COALESCE({identifier(self.time or '')}, CAST(TIMESTAMP '1970-01-01 00:00:00' AS TIMESTAMP(3)))"
+            )
         if self.clock is not None:
             delay = f" - {interval_sql(self.clock.delay_ms)}" if self.clock.delay_ms else ""
             lines.append(f"WATERMARK FOR {self.clock_sql} AS {self.clock_sql}{delay}")

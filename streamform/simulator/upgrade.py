@@ -1,0 +1,147 @@
+"""Upgrade fixtures: events before a change of the project, the plan's verdict, events after, and the table at the end.
+
+The verdict is carried out as the embedded backend does: where state continues it is taken over node by node, else
+everything is computed again from the first event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from streamform.diff.compare import compare
+from streamform.diff.match import Hints, match_nodes
+from streamform.errors import DataError
+from streamform.identity.manifest import build_manifest
+from streamform.plan.nodes import Node, Plan, SourceSpec
+from streamform.plan.usage import state_columns
+from streamform.runtime.dataflow import Dataflow, Drained
+from streamform.runtime.keyed import AggregateOperator, WindowOperator, entry_layout, node_deadline
+from streamform.runtime.state import MemoryStore, StateStore
+from streamform.simulator.fixture import Fixture, FixtureError
+from streamform.simulator.run import FixtureReport, RowsOf, Simulation, failed, judge_error, merged, no_files, upstream_part
+from streamform.values.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Revisions:
+    """The project before and after."""
+
+    before: Plan
+    after: Plan
+    hints: Hints
+
+
+def run_upgrade(fixture: Fixture, revisions: Revisions, *, emit_unchanged: bool = True, rows_of: RowsOf = no_files) -> FixtureReport:
+    """Run the events before under the old plan, carry out the verdict, and run the events after under the new one."""
+    assert fixture.upgrade is not None
+    model = revisions.hints.models.get(fixture.model, fixture.model)
+    if model not in {m.name for m in revisions.before.models}:
+        return failed(fixture, f"the revision before, {fixture.upgrade.project}, has no model `{model}`")
+    upgrade = _Upgrade(fixture, model, revisions, emit_unchanged=emit_unchanged, rows_of=rows_of)
+    try:
+        report = upgrade.run()
+    except (FixtureError, DataError) as error:
+        return judge_error(fixture, str(error))
+    if fixture.upgrade.verdict not in (None, upgrade.verdict):
+        return failed(fixture, f"the plan says {upgrade.verdict}, expected {fixture.upgrade.verdict}")
+    if fixture.expect_error is not None:
+        return failed(fixture, f"expected an error with `{fixture.expect_error}`, and there was none")
+    return replace(report, verdict=upgrade.verdict)
+
+
+class _Upgrade:
+    def __init__(self, fixture: Fixture, model: str, revisions: Revisions, *, emit_unchanged: bool, rows_of: RowsOf) -> None:
+        self.fixture, self.emit_unchanged, self.rows_of = fixture, emit_unchanged, rows_of
+        self.before, self.after = upstream_part(revisions.before, model), upstream_part(revisions.after, fixture.model)
+        running, desired = build_manifest(self.before), build_manifest(self.after)
+        diff = compare(running, desired, revisions.hints, state_columns=state_columns(self.after))
+        self.verdict, self.continues = diff.verdict.text, diff.verdict.can_continue
+        self.carry = match_nodes(running, desired, revisions.hints).nodes
+        self.old_fixture = replace(fixture, model=model)
+
+    def run(self) -> FixtureReport:
+        old = self.simulation(self.before, self.old_fixture)
+        old.deliver(self.fixture.given)
+        new = self.continued(old) if self.continues else self.simulation(self.after, self.fixture)
+        if not self.continues:
+            new.deliver(self.fixture.given)
+        seen, new.out = new.out, Drained()
+        assert self.fixture.upgrade is not None
+        new.deliver(self.fixture.upgrade.given)
+        return self.report(old, new, seen)
+
+    def simulation(self, part: Plan, fixture: Fixture, dataflow: Dataflow | None = None) -> Simulation:
+        return Simulation(part, fixture, emit_unchanged=self.emit_unchanged, rows_of=self.rows_of, dataflow=dataflow)
+
+    def continued(self, old: Simulation) -> Simulation:
+        """The new plan on the state and the clocks of the old one."""
+        dataflow = Dataflow(self.after, lambda node: self.carried_store(node, old.dataflow), emit_unchanged=self.emit_unchanged)
+        for node_id, source in dataflow.sources.items():
+            was = self.carry.get(node_id) or self.same_source(node_id)
+            if was in old.dataflow.sources and source.clock is not None:
+                source.clock.watermark_ms = old.dataflow.sources[was].watermark_ms
+                dataflow.counts[node_id] = old.dataflow.counts[was]
+        return self.simulation(self.after, self.fixture, dataflow)
+
+    def same_source(self, node_id: str) -> str | None:
+        """A running node that reads the same declared source; a new reader joins at its watermark."""
+        spec = self.after.by_id[node_id].spec
+        assert isinstance(spec, SourceSpec)
+        readers = [n.id for n in self.before.nodes if isinstance(n.spec, SourceSpec) and n.spec.source.name == spec.source.name]
+        return readers[0] if readers else None
+
+    def carried_store(self, node: Node, old: Dataflow) -> StateStore:
+        """The entries that a node's counterpart holds, in the node's own order of slots."""
+        store = MemoryStore(node_deadline(node))
+        was = self.carry.get(node.id)
+        operator = None if was is None else old.operators.get(was)
+        if was is None or not isinstance(operator, (AggregateOperator, WindowOperator)):
+            return store
+        order = slot_order(self.before, self.before.by_id[was], self.after, node)
+        assert isinstance(operator.store, MemoryStore)
+        for key, entry in operator.store.live.items():
+            store.live[key] = [entry[place] for place in order]
+            if store.deadline is not None:
+                store.schedule(key, store.deadline(key, store.live[key]))
+        return store
+
+    def report(self, old: Simulation, new: Simulation, seen: Drained) -> FixtureReport:
+        """Records are those after the change; the table at the end, late and quarantined events are those of both parts."""
+        changes = new.out.changes.get(new.sink.id, [])
+        expect = replace(new.fixture, expect_final=None, late=(), quarantined=())
+        records = self.judged(new, expect, Drained({new.sink.id: changes}))
+        whole = replace(new.fixture, expect=None)
+        before = Drained({new.sink.id: [(op, _reshaped(row, old, new), None) for op, row, _ in old.out.changes.get(old.sink.id, [])]})
+        for after_id, was in self.carry.items():
+            for part in ("late", "quarantined"):
+                if was in getattr(old.out, part):
+                    getattr(before, part)[after_id] = getattr(old.out, part)[was]
+        final = self.judged(new, whole, merged(before if self.continues else seen, new.out))
+        return replace(final, passed=records.passed and final.passed, rows=records.rows, changes_emitted=len(changes))
+
+    def judged(self, simulation: Simulation, fixture: Fixture, out: Drained) -> FixtureReport:
+        simulation.fixture, simulation.out = fixture, merged(out, Drained())
+        return simulation.report()
+
+
+def slot_order(before: Plan, running: Node, after: Plan, desired: Node) -> list[int]:
+    """Where each slot of a desired entry stands in the running entry. Raises: FixtureError when one was never stored."""
+    old = entry_layout(running, before.inputs_of(running)[0])
+    starts = dict(zip((name for name, _ in old), accumulate((slots for _, slots in old), initial=0), strict=False))
+    slots_before = dict(old)
+    order: list[int] = []
+    for name, slots in entry_layout(desired, after.inputs_of(desired)[0]):
+        if slots_before.get(name) != slots:
+            raise FixtureError(f"the state of {running.id} holds no {name}, which {desired.id} needs")
+        order.extend(range(starts[name], starts[name] + slots))
+    return order
+
+
+def _reshaped(row: Row, old: Simulation, new: Simulation) -> Row:
+    """A row that was written before, as readers see it among the new columns."""
+    values = {column.name: value for column, value in zip(old.sink.schema, row, strict=True)}
+    return tuple(values.get(column.name) for column in new.sink.schema)
+
+
+__all__ = ["Revisions", "run_upgrade"]
