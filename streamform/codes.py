@@ -637,6 +637,14 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "A window aggregates.",
     ),
     (
+        "SF412",
+        "error",
+        "window step",
+        "model `{model}` declares a window of size {size} and {name} {step}",
+        "declare a size that is a whole number of {name}s, and a {name} above zero",
+        "Windows that start every step must end where others start, or their results could not share their pieces.",
+    ),
+    (
         "SF450",
         "warning",
         "window without idle timeout",

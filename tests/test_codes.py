@@ -155,6 +155,9 @@ CASES = (
     sql("SF408", "streamform.yml:3:22", WINDOWED, config=WINDOW, sources=TIMED + "    late_events: keep\n"),
     sql("SF409", "streamform.yml:3:22", WINDOWED, config=WINDOW, sources=TIMED.replace("at: ", "window_end: int64, at: ")),
     sql("SF410", "streamform.yml:3:67", GROUPED, config=model("materialized: upsert, key: [customer_id], retention: 0d"), sources=TIMED),
+    sql(
+        "SF412", "streamform.yml:3:22", WINDOWED, config=WINDOW.replace("tumbling, size: 5m", "hopping, size: 5m, slide: 2m"), sources=TIMED
+    ),
     sql("SF411", "models/m.sql:1:8", SQL, config=WINDOW, sources=TIMED),
     sql("SF450", "sources.yml", WINDOWED, config=WINDOW, sources=KAFKA.replace("topic", "event_time: at, topic")),
     sql("SF451", "sources.yml", WINDOWED, config=WINDOW, sources=TIMED),

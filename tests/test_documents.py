@@ -146,7 +146,7 @@ def problems(folder: Path) -> list[Diagnostic]:
         ("name: x\nversion: 1\nmodels: {m: {materialized: upsrt}}\n", "SF005 3:28", "write 'append' or 'upsert'"),
         ("name: x\nversion: 1\nmodels: {m: {key: id}}\n", "SF005 3:19", "write a list: [..]"),
         ("name: x\nversion: 1\nmodels: {m: {retention: 5 days}}\n", "SF005 3:25", "a whole number and ms, s, m, h or d"),
-        ("name: x\nversion: 1\nmodels: {m: {window: {type: hopping, size: 5m}}}\n", "SF005 3:29", "write 'tumbling'"),
+        ("name: x\nversion: 1\nmodels: {m: {window: {type: sliding, size: 5m}}}\n", "SF005 3:29", "write 'tumbling'"),
         ("name: 5\nversion: 1\n", "SF005 1:7", "write text"),
         ("name: x\nversion: '1'\n", "SF005 2:10", "write a whole number"),
         ("name: x\nversion: 1\nmodels: []\n", "SF005 3:9", "write a mapping"),

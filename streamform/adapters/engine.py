@@ -21,10 +21,10 @@ from streamform.backends.embedded.output import compact, key_of
 from streamform.plan.nodes import Node, Plan, SourceSpec
 from streamform.plan.units import unit_sources
 from streamform.runtime.dataflow import Dataflow
-from streamform.runtime.keyed import node_deadline
 from streamform.runtime.operators import memory_store
 from streamform.runtime.records import Change
 from streamform.runtime.state import StateStore
+from streamform.runtime.windows import node_deadline
 from streamform.values.rows import Row
 
 STEP = 5_000

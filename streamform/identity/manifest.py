@@ -10,13 +10,12 @@ from typing import Any
 
 from streamform.errors import DocumentError
 from streamform.identity.fingerprint import compact_json, digest, schema_digest, state_digest
-from streamform.plan.nodes import KeyedState, Node, Plan
-from streamform.values.instants import render_duration
+from streamform.plan.nodes import KeyedState, Node, Plan, window_text
 from streamform.values.rows import Schema
 
 MANIFEST_VERSION = 1
 
-WINDOW_FIELDS = ("type", "time", "size", "alignment", "emission")
+WINDOW_FIELDS = ("type", "time", "size", "slide", "step", "alignment", "emission")
 
 Columns = tuple[tuple[str, str], ...]
 """Pairs of column name and rendered type."""
@@ -36,10 +35,7 @@ class ManifestState:
     @property
     def window_text(self) -> str:
         """The window as fingerprints show it, `none` where there is none."""
-        if self.window is None:
-            return "none"
-        w = dict(self.window)
-        return f"{w['type']}(time={w['time']} size={w['size']} align={w['alignment']} emit={w['emission']})"
+        return "none" if self.window is None else window_text(self.window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +123,7 @@ def _columns(schema: Schema) -> Columns:
 
 
 def _state(state: KeyedState) -> ManifestState:
-    window = None
-    if state.window is not None:
-        window = (
-            ("type", "tumbling"),
-            ("time", state.window.time),
-            ("size", render_duration(state.window.size_ms)),
-            ("alignment", "epoch"),
-            ("emission", "final"),
-        )
+    window = None if state.window is None else state.window.fields
     return ManifestState(state.keys, _columns(state.accumulators), state.retention, state_digest(state), window)
 
 
@@ -224,7 +212,7 @@ def _state_of(doc: dict[str, Any]) -> ManifestState | None:
     if doc["kind"] == "stateless":
         return None
     window = doc.get("window")
-    fields = None if window is None else tuple((name, window[name]) for name in WINDOW_FIELDS)
+    fields = None if window is None else tuple((name, window[name]) for name in WINDOW_FIELDS if name in window)
     return ManifestState(tuple(doc["keys"]), _columns_of(doc["accumulators"]), doc["retention"], doc["digest"], fields)
 
 

@@ -32,6 +32,8 @@ class _Window(_Strict):
     type: str
     time: str
     size: str
+    slide: str | None = None
+    step: str | None = None
     alignment: str
     emission: str
 

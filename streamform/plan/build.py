@@ -170,11 +170,12 @@ class _Builder:
     def window(self, relation: Grouping, below: Node) -> WindowContract | None:
         if not relation.windowed or self.model.window is None:
             return None
-        if self.model.window.size_ms == 0:
+        window = self.model.window
+        if window.size_ms == 0 or (window.type in ("hopping", "cumulating") and window.step_ms == 0):
             self.diagnostics.append(problem("SF118", path=self.model.path, model=self.model.name, cause="its window has no length"))
         if below.time is None:
             self.diagnostics.append(problem("SF402", path=self.model.path, model=self.model.name, sources="the source, and select it"))
-        return WindowContract(below.time or "", self.model.window.size_ms)
+        return WindowContract(below.time or "", window.size_ms, window.type, window.step_ms)
 
     def retention(self) -> str:
         return UNBOUNDED_RETENTION if self.model.retention_ms is None else render_duration(self.model.retention_ms)

@@ -184,6 +184,10 @@ def _check_window(at: _Places, model: Model, sources: list[Source], named: str) 
         yield problem("SF403", where=at("materialized"), model=model.name)
     if window.size_ms == 0:
         yield problem("SF406", where=at("window"), model=model.name, size=render_duration(0))
+    elif window.type in ("hopping", "cumulating") and (window.step_ms == 0 or window.size_ms % window.step_ms):
+        name = "slide" if window.type == "hopping" else "step"
+        size, step = render_duration(window.size_ms), render_duration(window.step_ms)
+        yield problem("SF412", where=at("window"), model=model.name, size=size, name=name, step=step)
     if model.retention_ms is not None:
         yield problem("SF407", where=at("retention"), model=model.name)
     for source in sources:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
-from streamform.project.model import Endpoint, Materialized, Source
+from streamform.project.model import Endpoint, Materialized, Source, WindowType
 from streamform.sql.expressions import AggregateCall, ColumnRef, Expression, Output
 from streamform.values.instants import render_duration
 from streamform.values.rows import Schema
@@ -43,13 +43,34 @@ RETRACT = Changelog("retract")
 
 @dataclass(frozen=True, slots=True)
 class WindowContract:
-    """A tumbling window over the time attribute, aligned to the epoch, whose result is emitted once."""
+    """A window over the time attribute, whose result is emitted once. Fixed windows are aligned to the epoch."""
 
     time: str
     size_ms: int
+    """Of a session: the gap that ends it."""
+    type: WindowType = "tumbling"
+    step_ms: int = 0
+    """Of hopping windows the slide, of cumulating ones the step; 0 for the others."""
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """What manifests and fingerprints say, in order."""
+        size = render_duration(self.size_ms)
+        if self.type == "session":
+            return ("type", self.type), ("time", self.time), ("size", size), ("alignment", "session"), ("emission", "final")
+        step = {"hopping": "slide", "cumulating": "step"}.get(self.type)
+        stepped = () if step is None else ((step, render_duration(self.step_ms)),)
+        return ("type", self.type), ("time", self.time), ("size", size), *stepped, ("alignment", "epoch"), ("emission", "final")
 
     def __str__(self) -> str:
-        return f"tumbling(time={self.time} size={render_duration(self.size_ms)} align=epoch emit=final)"
+        return window_text(self.fields)
+
+
+def window_text(fields: Iterable[tuple[str, str]]) -> str:
+    """A window as definitions show it: `tumbling(time=at size=5m align=epoch emit=final)`."""
+    named = dict(fields)
+    short = {"alignment": "align", "emission": "emit"}
+    return f"{named.pop('type')}({' '.join(f'{short.get(name, name)}={value}' for name, value in named.items())})"
 
 
 @dataclass(frozen=True, slots=True)

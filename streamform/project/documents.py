@@ -6,6 +6,7 @@ Unknown fields and wrong types are refused with their place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -51,10 +52,22 @@ class SinkDocument(EndpointDocument):
 
 
 class WindowDocument(_Strict):
-    """How a model's aggregate cuts time into pieces."""
+    """How a model's aggregate cuts time into pieces. Which fields belong to a type is in WINDOW_PARTS."""
 
-    type: Literal["tumbling"]
-    size: Duration
+    type: m.WindowType
+    size: Duration | None = None
+    slide: Duration | None = None
+    step: Duration | None = None
+    gap: Duration | None = None
+
+
+WINDOW_PARTS: dict[str, tuple[str, ...]] = {
+    "tumbling": ("size",),
+    "hopping": ("size", "slide"),
+    "cumulating": ("size", "step"),
+    "session": ("gap",),
+}
+"""The fields of each type of window: its length first."""
 
 
 class NodeHintDocument(_Strict):
@@ -310,10 +323,30 @@ def to_model(name: str, path: str, sql: str, doc: ModelDocument) -> m.Model:
         tuple(doc.key or ()),
         to_endpoint(doc.sink),
         _ms(doc.retention),
-        m.Window(doc.window.type, parse_duration(doc.window.size)) if doc.window else None,
+        None if doc.window is None else to_window(doc.window),
         doc.renamed_from,
         tuple((node, hint.was) for node, hint in sorted((doc.nodes or {}).items())),
     )
+
+
+def window_problems(doc: WindowDocument, document: Document, place: tuple[str | int, ...]) -> Iterator[Diagnostic]:
+    """Fields that a window lacks, and fields that belong to another type."""
+    wanted = WINDOW_PARTS[doc.type]
+    for name in ("size", "slide", "step", "gap"):
+        present = getattr(doc, name) is not None
+        if present == (name in wanted):
+            continue
+        where = document.locate((*place, name) if present else place)
+        cause = f"does not belong to a {doc.type} window" if present else "required, but missing"
+        expected = f"a {doc.type} window has {' and '.join(f'`{part}`' for part in wanted)}" if present else f"add `{name}:`"
+        field = ".".join(map(str, (*place, name)))
+        yield problem("SF005", path=document.file, where=where, field=field, cause=cause, expected=expected)
+
+
+def to_window(doc: WindowDocument) -> m.Window:
+    """The window; parts that it lacks count as 0, which window_problems has reported."""
+    main, *step = (parse_duration(getattr(doc, name) or "0s") for name in WINDOW_PARTS[doc.type])
+    return m.Window(doc.type, main, *step)
 
 
 def to_endpoint(doc: EndpointDocument | None) -> m.Endpoint | None:

@@ -44,6 +44,9 @@ def load_project(files: ProjectFiles) -> Loaded:
     if project is not None and project.version != 1:
         where = trees[PROJECT_FILE].locate(("version",))
         problems.add(problem("SF007", path=PROJECT_FILE, where=where, file=PROJECT_FILE, version=project.version))
+    for name, model in (project.models or {}).items() if project is not None else ():
+        if model is not None and model.window is not None:
+            problems.extend(list(d.window_problems(model.window, trees[PROJECT_FILE], ("models", name, "window"))))
     if problems.has_errors or project is None:
         raise ProjectError([files.shown(item) for item in problems.items if item.severity == "error"])
     return Loaded(_project(files, project, sources, problems), files, trees, tuple(problems.items))

@@ -10,6 +10,7 @@ from streamform.values.rows import Schema
 Connector = Literal["kafka", "file", "iceberg", "sqlite"]
 Materialized = Literal["append", "upsert"]
 Backend = Literal["flink", "embedded"]
+WindowType = Literal["tumbling", "hopping", "cumulating", "session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,11 @@ class Source:
 class Window:
     """How an aggregate cuts time into pieces."""
 
-    type: Literal["tumbling"]
+    type: WindowType
     size_ms: int
+    """Of a session: the gap that ends it."""
+    step_ms: int = 0
+    """Of hopping windows the slide, of cumulating ones the step; 0 for the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ class Accumulator:
     """Empty over append input."""
     result: str
     """Python for the aggregate's value."""
+    merge: Lines = field(default_factory=list)
+    """Over append input: takes in the slots of another entry `o`."""
 
 
 @dataclass(slots=True)
@@ -58,14 +60,33 @@ def _accumulator(call: AggregateCall, code: Code, slots: _Slots, *, updating: bo
     function = AGGREGATES[call.function]
     value = slots.take(repr(function.initial))
     if call.argument is None:
-        return Accumulator(slots.initial, *_guarded(call, code, [f"{value} += 1"], [f"{value} -= 1"] if updating else []), value)
+        guarded = _guarded(call, code, [f"{value} += 1"], [f"{value} -= 1"] if updating else [])
+        return Accumulator(slots.initial, *guarded, value, [f"{value} += {_other(value)}"])
     if function.keeps_one:
         add, subtract, result = _extreme(function, value, slots, updating=updating)
     else:
         add, subtract, result = _total(call, code, value, slots, updating=updating)
+    merge = _merged(function, value, slots, add)
     if call.distinct:
-        add, subtract = _once(slots.take("{}"), add, subtract, updating=updating)
-    return Accumulator(slots.initial, *_guarded(call, code, add, subtract), result)
+        seen = slots.take("{}")
+        add, subtract = _once(seen, add, subtract, updating=updating)
+        merge = [f"for x in {_other(seen)}:", *_indented(add)]
+    return Accumulator(slots.initial, *_guarded(call, code, add, subtract), result, merge)
+
+
+def _other(slot: str) -> str:
+    """The slot of the entry that is taken in."""
+    return f"o{slot[1:]}"
+
+
+def _merged(function: AggregateFunction, value: str, slots: _Slots, add: Lines) -> Lines:
+    """Another entry's total as one more value; where values are counted, all of them count."""
+    if function.name == "count":
+        return [f"{value} += {_other(value)}"]
+    if function.finish is not None:
+        count = f"e[{slots.next - 1}]"
+        add = [*add[:-1], f"{count} += {_other(count)}"]
+    return [f"x = {_other(value)}", "if x is not None:", *_indented(add)]
 
 
 def _total(call: AggregateCall, code: Code, value: str, slots: _Slots, *, updating: bool) -> tuple[Lines, Lines, str]:

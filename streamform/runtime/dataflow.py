@@ -12,10 +12,11 @@ from decimal import localcontext
 
 from streamform.errors import DataError
 from streamform.plan.nodes import AggregateSpec, Node, Plan, SinkSpec, SourceSpec
-from streamform.runtime.keyed import AggregateOperator, WindowOperator
+from streamform.runtime.keyed import AggregateOperator
 from streamform.runtime.operators import Batch, Operator, Rejected, SourceOperator, build_operator, memory_store
 from streamform.runtime.records import INSERT, Change
 from streamform.runtime.state import StateStore
+from streamform.runtime.windows import SessionOperator, Windowed, WindowOperator
 from streamform.values.rows import EXACT, Row
 
 
@@ -61,6 +62,8 @@ class Dataflow:
             else:
                 operator = build_operator(node, plan.inputs_of(node), store, lane=self.lane, emit_unchanged=emit_unchanged)
                 self.operators[node.id] = operator
+        self.windowed_only = {name for name in self.sources if not self._reaches_output(name)}
+        """Sources whose events go nowhere but into windows."""
         self.timed = {name: self._timed_below(name) for name in self.sources}
         self.feeders = {node.id: [u.id for u in plan.upstream(node) if u.id in self.sources] for node in plan.nodes}
 
@@ -74,8 +77,23 @@ class Dataflow:
         return [
             name
             for name, op in operators
-            if isinstance(op, WindowOperator) or (isinstance(op, AggregateOperator) and op.retention_ms is not None)
+            if isinstance(op, Windowed) or (isinstance(op, AggregateOperator) and op.retention_ms is not None)
         ]
+
+    def _reaches_output(self, source: str) -> bool:
+        """Whether rows of a source arrive at state without windows, or at an output, other than through a window."""
+        pending, seen = [source], {source}
+        while pending:
+            for reader in self.readers[pending.pop()]:
+                operator, spec = self.operators[reader], self.plan.by_id[reader].spec
+                if isinstance(operator, AggregateOperator):
+                    return True
+                if isinstance(spec, SinkSpec) and (spec.endpoint is not None or not self.readers[reader]):
+                    return True
+                if not isinstance(operator, Windowed) and reader not in seen:
+                    seen.add(reader)
+                    pending.append(reader)
+        return False
 
     def source_nodes(self, source: str) -> list[str]:
         """The source nodes that read a declared source; each model that reads it has its own."""
@@ -97,6 +115,7 @@ class Dataflow:
         counts, pending = self.counts[node_id], []
         deadline = self._deadline(node_id)
         keyed = [self._timed(name) for name in self.timed[node_id]]
+        windows = [name for name in self.timed[node_id] if isinstance(self.operators[name], Windowed)]
         for number, row in enumerate(rows, first):
             contract = source.broken(row) if source.contracts else None
             event_ms = None if time is None else row[time]
@@ -114,6 +133,15 @@ class Dataflow:
             assert isinstance(event_ms, int)
             before = clock.watermark_ms
             late = clock.observe(event_ms)
+            closed = [] if late or contract is not None else [name for name in windows if self._is_closed(name, node_id, event_ms, before)]
+            if closed:
+                counts.delivered += len(pending)
+                self._deliver(node_id, pending)
+                pending = []
+                self._close(closed, event_ms)
+                late = node_id in self.windowed_only and len(closed) == len(windows)
+                if not late:
+                    self.drained.late.setdefault(node_id, []).append(row)
             if contract is None and late and clock.declared.late == "drop":
                 counts.late += 1
                 self.drained.late.setdefault(node_id, []).append(row)
@@ -131,6 +159,20 @@ class Dataflow:
                 deadline = self._deadline(node_id)
         counts.delivered += len(pending)
         self._deliver(node_id, pending)
+
+    def _is_closed(self, window: str, source: str, event_ms: int, watermark_ms: int) -> bool:
+        """Whether every window of an event was emitted before it came: it is late for them, though not behind the watermark."""
+        operator = self.operators[window]
+        assert isinstance(operator, WindowOperator | SessionOperator)
+        others = [self.sources[name].watermark_ms for name in self.feeders[window] if name != source]
+        return operator.latest(event_ms) <= min([watermark_ms, *others])
+
+    def _close(self, windows: list[str], watermark_ms: int) -> None:
+        """Make window operators turn away rows of windows that end before or at the watermark."""
+        for name in windows:
+            operator = self.operators[name]
+            assert isinstance(operator, WindowOperator | SessionOperator)
+            operator.closed_ms = max(operator.closed_ms, watermark_ms)
 
     def _timeless(self, source: SourceOperator, number: int) -> DataError:
         spec = source.node.spec
@@ -158,9 +200,9 @@ class Dataflow:
         result, self.drained = self.drained, Drained()
         return result
 
-    def _timed(self, name: str) -> AggregateOperator | WindowOperator:
+    def _timed(self, name: str) -> AggregateOperator | Windowed:
         operator = self.operators[name]
-        assert isinstance(operator, (AggregateOperator, WindowOperator))
+        assert isinstance(operator, (AggregateOperator, WindowOperator, SessionOperator))
         return operator
 
     def _deadline(self, node_id: str) -> int | None:

@@ -19,15 +19,19 @@ from streamform.sql.expressions import Expression
 from streamform.values.rows import Row
 
 
-def _evaluated(spec: AggregateSpec) -> list[Expression]:
+def evaluated(spec: AggregateSpec) -> list[Expression]:
     """Everything that is computed from a row."""
     parts = [part for call in spec.calls for part in (call.condition, call.argument) if part is not None]
     return [*spec.keys, *parts]
 
 
+def key_code(spec: AggregateSpec, code: Code) -> list[str]:
+    """Python for each part of a row's key."""
+    return [expression_code(key, code) for key in spec.keys]
+
+
 def _key_code(spec: AggregateSpec, code: Code) -> str:
-    keys = [expression_code(key, code) for key in spec.keys]
-    return f"({', '.join(keys)},)" if keys else "()"
+    return f"({''.join(f'{part}, ' for part in key_code(spec, code))})"
 
 
 def _row_code(values: list[Accumulator], *, lane: bool) -> str:
@@ -47,7 +51,7 @@ class AggregateOperator:
         assert isinstance(node.spec, AggregateSpec)
         self.node, self.store = node, store
         self.columns = [column.name for column in below.schema]
-        self.expressions = _evaluated(node.spec)
+        self.expressions = evaluated(node.spec)
         self.retention_ms = node.spec.retention_ms
         self.updating = below.changelog.is_updating
         self.lane, self.emit_unchanged = lane, emit_unchanged
@@ -214,76 +218,6 @@ def _fold_source(spec: AggregateSpec, key: str, values: list[Accumulator], *, la
     return "\n".join([*head, *indented(body, 2), "    return out", ""])
 
 
-class WindowOperator:
-    """Folds rows into one row a key and window, and emits it when the window closes."""
-
-    def __init__(self, node: Node, below: Node, store: StateStore, *, lane: bool) -> None:
-        assert isinstance(node.spec, AggregateSpec)
-        assert node.spec.window is not None
-        self.node, self.store = node, store
-        self.columns = [column.name for column in below.schema]
-        self.expressions = _evaluated(node.spec)
-        self.size_ms, self.lane = node.spec.window.size_ms, lane
-        code = Code(positions(self.columns))
-        time = self.columns.index(node.spec.window.time)
-        key = f"(*{_key_code(node.spec, code)}, r[{time}] - r[{time}] % {self.size_ms})"
-        values = accumulators(node.spec.calls, code, updating=False)
-        self.keys: Callable[[list[Row]], set[Key]] = code.compile(f"def keys(rows):\n    return {{{key} for r in rows}}\n", "keys")
-        self.fold = code.compile(_window_source(key, values, self.size_ms), "fold")
-        end = [f"k[-1] + {self.size_ms - 1}"] if lane else []
-        row = ", ".join(["*k", f"k[-1] + {self.size_ms}", *(value.result for value in values), *end])
-        self.result: Callable[[Key, Entry], Row] = code.compile(f"def result(k, e):\n    return ({row},)\n", "result")
-
-    def process(self, batch: list[Row]) -> list[Row]:
-        """Nothing is emitted before a window closes."""
-        self.store.load(self.keys(batch))
-        try:
-            self.fold(batch, self.store.live, self.store.schedule)
-        except ArithmeticError as error:
-            failure = explain_failure(self.node.id, self.expressions, self.columns, batch)
-            raise (failure if failure.help is not None else DataError(f"{error}, in {self.node.id}", None)) from None
-        return []
-
-    def advance(self, watermark_ms: int) -> list[Row]:
-        """The results of the windows that close, windows ascending, then keys ascending."""
-        closed = self.store.due(watermark_ms)
-        closed.sort(key=lambda item: (item[0][-1], [(value is not None, value) for value in item[0][:-1]]))
-        return [self.result(key, entry) for key, entry in closed]
-
-    def next_deadline(self) -> int | None:
-        """When the next window closes."""
-        return self.store.next_deadline()
-
-    def earliest(self, event_ms: int) -> int | None:
-        """When the window of an event of this time closes."""
-        return event_ms - event_ms % self.size_ms + self.size_ms - 1
-
-
-def _window_source(key: str, values: list[Accumulator], size_ms: int) -> str:
-    body = [
-        f"k = {key}",
-        "e = get(k)",
-        "if e is None:",
-        f"    e = live[k] = {_initial(values)}",
-        f"    schedule(k, k[-1] + {size_ms - 1})",
-        *(line for value in values for line in value.add),
-    ]
-    return "\n".join(["def fold(rows, live, schedule):", "    get = live.get", "    for r in rows:", *indented(body, 2), ""])
-
-
-def node_deadline(node: Node) -> Callable[[Key, Entry], int] | None:
-    """When entries of a keyed node expire or close, in milliseconds, or None where they never do."""
-    spec = node.spec
-    assert isinstance(spec, AggregateSpec)
-    if spec.window is not None:
-        size_ms = spec.window.size_ms
-        return lambda key, _: _window_start(key) + size_ms - 1
-    if spec.retention_ms is None:
-        return None
-    retention_ms = spec.retention_ms
-    return lambda _, entry: int(entry[-1]) + retention_ms
-
-
 def entry_layout(node: Node, below: Node) -> tuple[tuple[str, int], ...]:
     """What an entry of a keyed node holds, in order: each accumulator with its number of slots, then what the node adds."""
     spec = node.spec
@@ -292,12 +226,8 @@ def entry_layout(node: Node, below: Node) -> tuple[tuple[str, int], ...]:
     updating = below.changelog.is_updating and spec.window is None
     values = accumulators(spec.calls, code, updating=updating)
     parts = [(call.name, len(value.initial)) for call, value in zip(spec.calls, values, strict=True)]
+    if spec.window is not None and spec.window.type == "session":
+        return ((f"sessions of {', '.join(sorted(name for name, _ in parts))}", 1),)
     parts += [("(rows)", 1)] if updating else []
     parts += [("(latest event time)", 1)] if spec.retention_ms is not None and spec.window is None else []
     return tuple(parts)
-
-
-def _window_start(key: Key) -> int:
-    start = key[-1]
-    assert isinstance(start, int)
-    return start

@@ -15,9 +15,10 @@ from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, ProjectSpec, 
 from streamform.runtime.clock import NEVER, RunningClock
 from streamform.runtime.codegen import Code, condition_code, evaluator, expression_code, positions
 from streamform.runtime.failure import explain_failure
-from streamform.runtime.keyed import AggregateOperator, WindowOperator, node_deadline
+from streamform.runtime.keyed import AggregateOperator
 from streamform.runtime.records import DELETE, INSERT, UPDATE, Change
 from streamform.runtime.state import MemoryStore, StateStore
+from streamform.runtime.windows import SessionOperator, Windowed, WindowOperator, node_deadline
 from streamform.values.rows import Row
 
 Batch = list[Any]
@@ -151,7 +152,7 @@ def memory_store(node: Node) -> StateStore:
     return MemoryStore(node_deadline(node))
 
 
-Keyed = AggregateOperator | WindowOperator
+Keyed = AggregateOperator | Windowed
 Operator = FilterOperator | ProjectOperator | Keyed
 
 
@@ -164,7 +165,8 @@ def build_operator(
     if isinstance(node.spec, ProjectSpec):
         return ProjectOperator(node, below[0], lane=lane, emit_unchanged=emit_unchanged)
     if isinstance(node.spec, AggregateSpec) and node.spec.window is not None:
-        return WindowOperator(node, below[0], store(node), lane=lane)
+        windowed = SessionOperator if node.spec.window.type == "session" else WindowOperator
+        return windowed(node, below[0], store(node), lane=lane)
     if isinstance(node.spec, AggregateSpec):
         return AggregateOperator(node, below[0], store(node), lane=lane, emit_unchanged=emit_unchanged)
     return None

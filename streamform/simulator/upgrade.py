@@ -16,8 +16,9 @@ from streamform.identity.manifest import build_manifest
 from streamform.plan.nodes import Node, Plan, SourceSpec
 from streamform.plan.usage import state_columns
 from streamform.runtime.dataflow import Dataflow, Drained
-from streamform.runtime.keyed import AggregateOperator, WindowOperator, entry_layout, node_deadline
+from streamform.runtime.keyed import AggregateOperator, entry_layout
 from streamform.runtime.state import MemoryStore, StateStore
+from streamform.runtime.windows import Windowed, node_deadline
 from streamform.simulator.fixture import Fixture, FixtureError
 from streamform.simulator.run import FixtureReport, RowsOf, Simulation, failed, judge_error, merged, no_files, upstream_part
 from streamform.values.rows import Row
@@ -96,7 +97,7 @@ class _Upgrade:
         store = MemoryStore(node_deadline(node))
         was = self.carry.get(node.id)
         operator = None if was is None else old.operators.get(was)
-        if was is None or not isinstance(operator, (AggregateOperator, WindowOperator)):
+        if was is None or not isinstance(operator, AggregateOperator | Windowed):
             return store
         order = slot_order(self.before, self.before.by_id[was], self.after, node)
         assert isinstance(operator.store, MemoryStore)

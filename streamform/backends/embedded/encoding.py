@@ -43,7 +43,14 @@ def decode_key(text: str) -> Key:
 
 def encode_entry(entry: Entry) -> str:
     """A state entry as text."""
-    return _write([{"m": list(slot.items())} if type(slot) is dict else slot for slot in entry])
+    return _write([_slot(slot) for slot in entry])
+
+
+def _slot(slot: object) -> object:
+    """A slot in JSON's types; the sessions of a window are lists of slots themselves."""
+    if type(slot) is dict:
+        return {"m": list(slot.items())}
+    return [_slot(part) for part in slot] if type(slot) is list else slot
 
 
 def decode_entry(text: str) -> Entry:
