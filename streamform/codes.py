@@ -645,6 +645,14 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "Windows that start every step must end where others start, or their results could not share their pieces.",
     ),
     (
+        "SF413",
+        "error",
+        "on_expiry without retention",
+        "model `{model}` declares on_expiry: delete, but no retention",
+        "declare a retention, or remove on_expiry",
+        "Nothing expires where nothing has a retention.",
+    ),
+    (
         "SF450",
         "warning",
         "window without idle timeout",

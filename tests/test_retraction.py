@@ -195,3 +195,42 @@ sources:
     watermark: 1m
 """
     assert project({"totals": TOTALS, "m": BY_ORDERS}, config, sources=sources).codes() == ["SF206"]
+
+
+EXPIRING = """
+sources:
+  orders:
+    connector: file
+    path: data/orders.jsonl
+    schema: {customer_id: int64, amount: "decimal(12,2)", status: string, ordered_at: timestamp}
+    event_time: ordered_at
+"""
+
+
+def test_a_key_that_expires_is_deleted_where_the_model_says_so(project: ProjectBuilder) -> None:
+    config = {"m": {**UPSERT, "key": ["customer_id"], "retention": "10ms", "on_expiry": "delete"}}
+    folder = project({"m": TOTALS}, config, sources=EXPIRING)
+    events = (
+        "- {customer_id: 2, amount: 1, ordered_at: 0}\n- {customer_id: 1, amount: 1, ordered_at: 1}\n- {customer_id: 2, ordered_at: 11}"
+    )
+    assert play(folder, events).records == [
+        "insert customer_id=2 total=1 orders=1",
+        "insert customer_id=1 total=1 orders=1",
+        "update customer_id=2 total=1 orders=2",
+        "delete customer_id=1 total=1 orders=1",
+    ]
+
+
+def test_totals_over_rows_that_are_deleted_when_they_expire_are_allowed_and_right(project: ProjectBuilder) -> None:
+    config = {
+        "totals": {**UPSERT, "key": ["customer_id"], "retention": "10ms", "on_expiry": "delete"},
+        "m": {**UPSERT, "key": ["orders"]},
+    }
+    folder = project({"totals": TOTALS, "m": BY_ORDERS}, config, sources=EXPIRING)
+    events = "- {customer_id: 2, amount: 1, ordered_at: 0}\n- {customer_id: 1, amount: 9, ordered_at: 20}\n- {customer_id: 2, amount: 3, ordered_at: 21}"
+    assert [record.split(" least")[0] for record in play(folder, events).records] == [
+        "insert orders=1 customers=1 spent=1",
+        "update orders=1 customers=2 spent=10",
+        "update orders=1 customers=1 spent=9",
+        "update orders=1 customers=2 spent=12",
+    ]

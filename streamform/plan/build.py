@@ -163,8 +163,9 @@ class _Builder:
         state = KeyedState(keys, tuple(Column(c.name, c.type) for c in relation.calls), retention, window)
         definition = f"key=[{', '.join(keys)}] aggregates=[{', '.join(c.name for c in relation.calls)}]"
         changelog = derive_aggregated(keys, windowed=window is not None)
-        self.expiring |= window is None and self.model.retention_ms is not None
-        spec = AggregateSpec(relation.keys, relation.calls, window, None if window else self.model.retention_ms)
+        self.expiring |= window is None and self.model.retention_ms is not None and self.model.on_expiry == "keep"
+        deletes = self.model.on_expiry == "delete"
+        spec = AggregateSpec(relation.keys, relation.calls, window, None if window else self.model.retention_ms, deletes)
         return self.over((below,), "aggregate", definition, relation.schema, changelog, None, spec, state)
 
     def window(self, relation: Grouping, below: Node) -> WindowContract | None:
@@ -178,7 +179,10 @@ class _Builder:
         return WindowContract(below.time or "", window.size_ms, window.type, window.step_ms)
 
     def retention(self) -> str:
-        return UNBOUNDED_RETENTION if self.model.retention_ms is None else render_duration(self.model.retention_ms)
+        if self.model.retention_ms is None:
+            return UNBOUNDED_RETENTION
+        kept = render_duration(self.model.retention_ms)
+        return kept if self.model.on_expiry == "keep" else f"{kept} on_expiry=delete"
 
     def sink(self, below: Node) -> Node:
         definition = sink_definition(self.model.materialized, self.model.sink)

@@ -171,6 +171,8 @@ def _check_time(loaded: Loaded, project: Project, graph: Graph, model: Model) ->
             yield problem("SF401", where=at("retention"), model=model.name, sources=named)
         if model.retention_ms == 0:
             yield problem("SF410", where=at("retention"), model=model.name, retention=render_duration(0))
+    elif model.on_expiry == "delete":
+        yield problem("SF413", where=at("on_expiry"), model=model.name)
     if model.window is not None:
         yield from _check_window(at, model, sources, named)
 
@@ -276,6 +278,11 @@ def _check_sections(at: _Places, project: Project, target: Target) -> Iterator[D
         if user is not None and section is None:
             yield problem(code, where=at(), target=target.name, user=user)
     yield from _check_feasible(at, target, users)
+    expiring = [m.name for m in project.models if m.on_expiry == "delete"]
+    if target.backend == "flink" and expiring:
+        user, cause = f"on_expiry: delete of model `{expiring[0]}`", "Flink drops expired state without a record of it"
+        instead = "remove it, or deploy this project to embedded targets"
+        yield problem("SF509", where=at(), target=target.name, backend="flink", user=user, cause=cause, instead=instead)
 
 
 UNFEASIBLE = {

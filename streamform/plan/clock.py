@@ -42,9 +42,14 @@ CLOCK_RULES = (
     ClockRule(
         "E4",
         "retention",
-        "A key's state is dropped once the watermark reaches the key's latest event time plus the retention; nothing is emitted for that.",
+        "A key's state is dropped once the watermark reaches the key's latest event time plus the retention; nothing is emitted for that, "
+        "or with on_expiry: delete a delete of its row.",
     ),
-    ClockRule("E5", "window", "A tumbling window closes when the watermark reaches its last millisecond, and emits its result once."),
+    ClockRule(
+        "E5",
+        "window",
+        "A window closes when the watermark reaches its last millisecond, and emits its result once; a later event of it is late.",
+    ),
 )
 
 

@@ -121,6 +121,8 @@ class AggregateSpec:
     calls: tuple[AggregateCall, ...]
     window: WindowContract | None = None
     retention_ms: int | None = None
+    deletes_expired: bool = False
+    """Whether a key that expires is deleted from the output, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,7 @@ class ModelDocument(_Strict):
     key: list[str] | None = None
     sink: SinkDocument | None = None
     retention: Duration | None = None
+    on_expiry: Literal["keep", "delete"] | None = None
     window: WindowDocument | None = None
     renamed_from: str | None = None
     nodes: dict[str, NodeHintDocument] | None = None
@@ -326,6 +327,7 @@ def to_model(name: str, path: str, sql: str, doc: ModelDocument) -> m.Model:
         None if doc.window is None else to_window(doc.window),
         doc.renamed_from,
         tuple((node, hint.was) for node, hint in sorted((doc.nodes or {}).items())),
+        doc.on_expiry or "keep",
     )
 
 

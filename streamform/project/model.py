@@ -93,6 +93,8 @@ class Model:
     renamed_from: str | None = None
     node_hints: tuple[tuple[str, str], ...] = ()
     """Pairs of (`<kind>.<ordinal>` of this model, the running node id that it was)."""
+    on_expiry: Literal["keep", "delete"] = "keep"
+    """Whether a key whose retention has passed leaves its row where it is, or takes it out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,10 +55,13 @@ class AggregateOperator:
         self.retention_ms = node.spec.retention_ms
         self.updating = below.changelog.is_updating
         self.lane, self.emit_unchanged = lane, emit_unchanged
+        self.deletes_expired = node.spec.deletes_expired
         code = Code(positions(self.columns))
         values = accumulators(node.spec.calls, code, updating=self.updating)
         key = _key_code(node.spec, code)
         self.keys: Callable[[list[Row]], set[Key]] = code.compile(f"def keys(rows):\n    return {{{key} for r in rows}}\n", "keys")
+        row = _row_code(values, lane=lane)
+        self.shown: Callable[[Key, Entry, Row], Row] = code.compile(f"def shown(k, e, r):\n    return {row}\n", "shown")
         if self.updating:
             self._compile_changes(code, key, values)
         else:
@@ -66,12 +69,10 @@ class AggregateOperator:
             self.fold = code.compile(source, "fold")
 
     def _compile_changes(self, code: Code, key: str, values: list[Accumulator]) -> None:
-        row = _row_code(values, lane=self.lane)
         timed = ["0", "r[-1]"] if self.retention_ms is not None else ["0"]
         self.counter = sum(len(value.initial) for value in values)
         self.key = code.compile(f"def key(r):\n    return {key}\n", "key")
         self.fresh = code.compile(f"def fresh(r):\n    return {_initial(values, *timed)}\n", "fresh")
-        self.shown = code.compile(f"def shown(k, e, r):\n    return {row}\n", "shown")
         self.add = code.compile(_step_source("add", [value.add for value in values]), "add")
         self.subtract = code.compile(_step_source("subtract", [value.subtract for value in values]), "subtract")
 
@@ -166,10 +167,14 @@ class AggregateOperator:
             out.append((UPDATE, after, before))
 
     def advance(self, watermark_ms: int) -> list[Change]:
-        """Drop the keys whose retention the watermark has reached; nothing is emitted for that."""
-        if self.retention_ms is not None:
-            self.store.due(watermark_ms)
-        return []
+        """Drop the keys whose retention the watermark has reached; what is emitted for that is nothing, or their deletes."""
+        if self.retention_ms is None:
+            return []
+        expired = self.store.due(watermark_ms)
+        if not self.deletes_expired:
+            return []
+        expired.sort(key=lambda item: ordered(item[0]))
+        return [(DELETE, self.shown(key, entry, (entry[-1],)), None) for key, entry in expired]
 
     def next_deadline(self) -> int | None:
         """When the watermark next makes a difference."""
@@ -185,6 +190,11 @@ def _event_ms(row: Row) -> int:
     event_ms = row[-1]
     assert isinstance(event_ms, int)
     return event_ms
+
+
+def ordered(key: Key) -> list[tuple[bool, object]]:
+    """A key as it sorts: NULL first."""
+    return [(value is not None, value) for value in key]
 
 
 def _step_source(name: str, parts: list[list[str]]) -> str:

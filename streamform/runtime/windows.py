@@ -15,7 +15,7 @@ from streamform.runtime.accumulate import Accumulator, accumulators, indented
 from streamform.runtime.clock import NEVER
 from streamform.runtime.codegen import Code, positions
 from streamform.runtime.failure import explain_failure
-from streamform.runtime.keyed import evaluated, key_code
+from streamform.runtime.keyed import evaluated, key_code, ordered
 from streamform.runtime.records import Key
 from streamform.runtime.state import Entry, StateStore
 from streamform.values.rows import Row
@@ -217,11 +217,6 @@ class told_failure:
 
 def _lines(signature: str, lines: Iterable[str]) -> str:
     return "\n".join([f"def {signature}:", *indented([*lines, "return"], 1), ""])
-
-
-def ordered(key: Key) -> list[tuple[bool, object]]:
-    """A key as it sorts: NULL first."""
-    return [(value is not None, value) for value in key]
 
 
 def node_deadline(node: Node) -> Callable[[Key, Entry], int] | None:
