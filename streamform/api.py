@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from streamform.codes import listed, suggest
 from streamform.errors import ProjectError, Refused, Unreachable, UsageError
-from streamform.results import ApplyResult, CheckReport, PendingView, PlanResult, RecordChange, StatusResult, TestReport
+from streamform.results import ApplyResult, BuildResult, CheckReport, PendingView, PlanResult, RecordChange, StatusResult, TestReport
 
 if TYPE_CHECKING:
     from threading import Event
@@ -552,3 +552,31 @@ def init(folder: Path, *, dagster: bool = False) -> list[str]:
     from streamform.adapters.templates import write_example
 
     return write_example(folder, dagster=dagster)
+
+
+def build(project_dir: Path, target: str | None = None, *, to_folder: bool = True) -> BuildResult:
+    """The SQL that would be submitted to a Flink target, written below build/ or only returned.
+
+    Raises: ProjectError, UsageError for a target that is no Flink target, Refused where Flink can't express a model.
+    """
+    from streamform.adapters.build_files import write_build
+    from streamform.backends.flink.script import emit_application
+    from streamform.identity.manifest import build_manifest
+    from streamform.render.inspect import manifest_text
+
+    compiled, chosen = compile_for_target(project_dir, _flink_target(project_dir, target))
+    if chosen.backend != "flink":
+        raise UsageError(f"target `{chosen.name}` is {chosen.backend}; it has no SQL", "name a flink target with --target")
+    script = emit_application(compiled.project.name, chosen, compiled.plan)
+    if not to_folder:
+        return BuildResult(script.text, script.warnings)
+    files = {"application.sql": script.text, "plan.json": manifest_text(build_manifest(compiled.plan))}
+    return BuildResult(script.text, script.warnings, write_build(project_dir, "flink", files))
+
+
+def _flink_target(project_dir: Path, name: str | None) -> str | None:
+    """The named target, or the only one that is Flink."""
+    if name is not None:
+        return name
+    flink = [target.name for target in load(project_dir).project.targets if target.backend == "flink"]
+    return flink[0] if len(flink) == 1 else None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from streamform.identity.fingerprint import short
-from streamform.identity.manifest import Manifest, ManifestNode, ManifestState, model_document, node_document
+from streamform.identity.manifest import Manifest, ManifestNode, ManifestState, manifest_document, model_document, node_document
 from streamform.render.words import title
 
 
@@ -39,6 +40,11 @@ def _state(state: ManifestState | None) -> str:
         return "stateless"
     window = "" if state.window is None else f" window={state.window_text}"
     return f"keyed key=[{', '.join(state.keys)}] retention={state.retention}{window}  digest={short(state.digest)}"
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """The manifest as a file holds it."""
+    return json.dumps(manifest_document(manifest), indent=2, ensure_ascii=False) + "\n"
 
 
 def model_inspect_document(manifest: Manifest, name: str) -> dict[str, Any]:

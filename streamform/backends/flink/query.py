@@ -9,7 +9,17 @@ from dataclasses import dataclass
 
 from streamform.backends.flink.expression import emit_aggregate, emit_expression, emit_output
 from streamform.backends.flink.text import identifier, interval_sql, names, quoted
-from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, Plan, PlannedModel, ProjectSpec, SourceSpec, UnionSpec
+from streamform.plan.nodes import (
+    AggregateSpec,
+    FilterSpec,
+    Node,
+    Plan,
+    PlannedModel,
+    ProjectSpec,
+    SourceSpec,
+    UnionSpec,
+    WindowContract,
+)
 from streamform.sql.expressions import ColumnRef, Output
 
 INPUT = "`i`"
@@ -73,13 +83,13 @@ class ModelQuery:
         return _select(items, self.block(below))
 
     def aggregate(self, node: Node, spec: AggregateSpec) -> str:
-        """A grouped SELECT, over a tumbling window where one is declared."""
+        """A grouped SELECT, over windows where they are declared."""
         below = self.plan.by_id[node.inputs[0]]
         keys = [identifier(key.name) for key in spec.keys]
         calls = [f"{emit_aggregate(call)} AS {identifier(call.name)}" for call in spec.calls]
         if spec.window is not None:
             bounds = [identifier(name) for name in ("window_start", "window_end")]
-            windowed = f"TABLE(TUMBLE(TABLE {self.narrowed(node, below)}, DESCRIPTOR({identifier(spec.window.time)}), {interval_sql(spec.window.size_ms)}))"
+            windowed = windows_sql(spec.window, self.narrowed(node, below), keys)
             return _select([*keys, *bounds, *calls], Block(f"{windowed} AS {INPUT}"), (*keys, *bounds))
         hint = "" if spec.retention_ms is None else f"/*+ STATE_TTL('i' = {quoted(f'{spec.retention_ms} ms')}) */ "
         return _select([*keys, *calls], self.block(below), tuple(keys), hint)
@@ -89,6 +99,17 @@ class ModelQuery:
         name = f"{self.model.name}/{node.id.removeprefix(node.model + '::').replace('::', '.')}"
         self.views.append(view(name, _select([identifier(column.name) for column in below.schema], self.block(below))))
         return identifier(name)
+
+
+def windows_sql(window: WindowContract, table: str, keys: list[str]) -> str:
+    """The table function that puts each row of a table into its windows."""
+    time, size, step = f"DESCRIPTOR({identifier(window.time)})", interval_sql(window.size_ms), interval_sql(window.step_ms)
+    if window.type == "session":
+        partition = f" PARTITION BY ({', '.join(keys)})" if keys else ""
+        return f"TABLE(SESSION(TABLE {table}{partition}, {time}, {size}))"
+    function = {"tumbling": "TUMBLE", "hopping": "HOP", "cumulating": "CUMULATE"}[window.type]
+    lengths = [size] if window.type == "tumbling" else [step, size]
+    return f"TABLE({function}(TABLE {table}, {time}, {', '.join(lengths)}))"
 
 
 def view(name: str, select: str) -> str:

@@ -78,7 +78,8 @@ def emit_application(application: str, target: Target, plan: Plan) -> Script:
 
 def _parts(plan: Plan, place: Place) -> tuple[list[str], list[str]]:
     """The tables and views of a unit, and its inserts, which come last."""
-    tables, inserts = [], []
+    tables: list[str] = []
+    inserts: list[str] = []
     for spec in _sources(plan).values():
         made = source_tables(spec, place)
         tables += made.tables

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from streamform.backends.flink.expression import emit_expression
 from streamform.backends.flink.nulls import proves_value
 from streamform.backends.flink.query import insert, view
-from streamform.backends.flink.text import constant, identifier, interval_sql, names, options_sql, quoted, type_sql
+from streamform.backends.flink.text import constant, identifier, interval_sql, names, options_sql, type_sql
 from streamform.errors import Refused
 from streamform.plan.clock import source_clock
 from streamform.plan.nodes import Node, Plan, SinkSpec, SourceSpec

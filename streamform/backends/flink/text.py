@@ -84,7 +84,7 @@ def literal_sql(literal: Literal) -> str:
 def _number_sql(value: int | float | Decimal, type_: DataType) -> str:
     if isinstance(value, float) or type_.kind == "float64":
         return f"CAST({float(value)!r} AS DOUBLE)"
-    if type_.kind == "int32" and 0 <= value:
+    if type_.kind == "int32" and value >= 0:
         return str(value)
     text = format(value, "f") if isinstance(value, Decimal) else str(value)
     shown = quoted(text) if type_.kind == "decimal" and len(text) > _MAX_NUMBER_DIGITS else text
