@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
 from streamform.errors import UsageError
@@ -22,6 +22,11 @@ def resolve(text: str, environment: Mapping[str, str] = os.environ) -> str:
         return environment[name]
 
     return _REFERENCE.sub(value, text)
+
+
+def referenced(texts: Iterable[str]) -> set[str]:
+    """The names of every ${NAME} in the texts."""
+    return {name for text in texts for name in _REFERENCE.findall(text)}
 
 
 def without_credentials(address: str) -> str:

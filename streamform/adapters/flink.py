@@ -1,25 +1,333 @@
-"""The Flink backend."""
+"""The Flink backend: each unit is one job, submitted through the SQL Gateway and judged by the JobManager.
+
+A job's id is derived from its unit, sequence and attempt, so the same act twice is one job. Its labels say whose it is; its
+name says nothing. What is submitted is a compiled plan, kept on the cluster's storage, so that a savepoint fits it again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import Event
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from streamform.adapters.crashpoint import crash_point
+from streamform.adapters.environment import referenced, resolve, without_credentials
+from streamform.adapters.flink_health import STATES, FlinkJobs
 from streamform.backends.base import CAPABILITIES
-from streamform.lifecycle.ports import DesiredUnit
-from streamform.project.model import Project, Target
+from streamform.backends.flink.cause import redacted
+from streamform.backends.flink.script import (
+    checkpoint_interval_ms,
+    compile_statement,
+    definitions_of,
+    emit_unit,
+    execute_statement,
+    job_name,
+    settings_of,
+)
+from streamform.errors import JobFailed, OutcomeUnknown, Refused, StreamformError
+from streamform.lifecycle.ports import DesiredUnit, Observation, ObservedJob, Progress, RunningUnit, StageContext
+from streamform.lifecycle.stages import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamform.adapters.gateway import Gateway, GatewaySession
+    from streamform.project.model import FlinkSettings, Project, Target
+
+APPEAR_S = 20.0
+"""How long a job may take to appear after a submit whose answer was lost."""
+LOOK_S = 0.2
 
 
 class FlinkBackend:
+    """Units of one target. Nothing is contacted before it has to be."""
+
     capabilities = CAPABILITIES["flink"]
 
     def __init__(self, project_dir: Path, project: Project, target: Target) -> None:
-        self.target = target
+        self.project, self.target = project, target
+        self._gateway: Gateway | None = None
+        self._jobs: FlinkJobs | None = None
+
+    @property
+    def settings(self) -> FlinkSettings:
+        assert self.target.flink is not None, "check has made sure that a flink target has its addresses"
+        return self.target.flink
 
     def addresses(self) -> Mapping[str, str]:
-        return {}
+        """Gateway, JobManager and brokers, without credentials; a reference that is not set stays one."""
+        found = {"gateway": self.settings.gateway, "jobmanager": self.settings.rest or ""}
+        if self.target.kafka is not None:
+            found["kafka"] = self.target.kafka.bootstrap_servers
+        return {name: without_credentials(_resolved(text)) for name, text in found.items()}
 
     def statements(self, project: Project, target: Target, unit: DesiredUnit) -> tuple[str, ...]:
-        return ()
+        """Settings, tables, views and the statement set, with references unresolved."""
+        return emit_unit(project.name, target, unit.name, unit.plan)
 
-    def close(self) -> None: ...
+    # connections
+
+    def gateway(self) -> Gateway:
+        """The SQL Gateway."""
+        if self._gateway is None:
+            from streamform.adapters.gateway import Gateway
+            from streamform.adapters.http import HttpService
+
+            field = f"flink.gateway of target `{self.target.name}`"
+            self._gateway = Gateway(HttpService("the SQL Gateway", resolve(self.settings.gateway), field))
+        return self._gateway
+
+    def jobs(self) -> FlinkJobs:
+        """The JobManager."""
+        if self._jobs is None:
+            from streamform.adapters.http import HttpService
+            from streamform.adapters.jobmanager import JobManager
+
+            field = f"flink.rest of target `{self.target.name}`"
+            address = resolve(self.settings.rest) if self.settings.rest is not None else self._address_from_gateway()
+            self._jobs = FlinkJobs(JobManager(HttpService("the JobManager", address, field)))
+        return self._jobs
+
+    def _address_from_gateway(self) -> str:
+        """Where the gateway submits to, for a target that declares no `rest`."""
+        session = self.gateway().session({})
+        try:
+            known = session.settings()
+        finally:
+            session.close()
+        return f"http://{known.get('rest.address', 'localhost')}:{known.get('rest.port', '8081')}"
+
+    # looking
+
+    def labels(self, unit: str, attempt: str = "") -> dict[str, str]:
+        """What a job of ours says about itself."""
+        found = {"project": self.project.name, "target": self.target.name, "unit": unit}
+        return {f"streamform.{name}": value for name, value in ({**found, "attempt": attempt} if attempt else found).items()}
+
+    def observe(self, unit_name: str, running: RunningUnit | None) -> Observation:
+        """The recorded job, and jobs of the unit that nothing records."""
+        jobs = self.jobs()
+        recorded = None if running is None else running.job_id
+        strays = [job for job in jobs.labelled(self.labels(unit_name)) if job.job_id != recorded]
+        unowned = tuple(ObservedJob(job.job_id, "unowned", job.name, recorded=False, backend_status=job.state) for job in strays)
+        if running is None or running.status != "applied":
+            word = "none" if running is None else "stopped" if running.status == "stopped" else "missing"
+            return Observation(word, unowned)  # type: ignore[arg-type]
+        if recorded is None:
+            return Observation("missing", unowned, "the record names no job")
+        job = jobs.manager.job(recorded)
+        if job is None:
+            return Observation("missing", (ObservedJob(recorded, "missing"), *unowned), f"the JobManager does not know job {recorded}")
+        failure = None if job.is_healthy else jobs.manager.failure(recorded)
+        seen = ObservedJob(
+            recorded,
+            STATES.get(job.state, "missing") if not job.is_healthy else "running",
+            job.name,
+            backend_status=job.state,
+            tasks=(job.running_tasks, job.all_tasks),
+            failure=failure,
+        )
+        if job.is_active:
+            return Observation("running", (seen, *unowned), failure)
+        word = "failed" if job.state == "FAILED" else "missing"
+        return Observation(word, (seen, *unowned), failure or f"job {recorded} is {job.state.lower()}")  # type: ignore[arg-type]
+
+    def preflight(self, context: StageContext) -> None:
+        """Gateway, JobManager and topics are there, the SQL compiles, and nothing of the unit runs that no record names."""
+        assert context.unit is not None, "only units that stay are submitted"
+        recorded = None if context.running is None else context.running.job_id
+        known = {recorded, *(unit.job_id for unit in context.replaced)}
+        stray = next((job for job in self.jobs().labelled(self.labels(context.unit_name)) if job.job_id not in known), None)
+        if stray is not None:
+            raise Refused(
+                f"job {stray.job_id} of unit `{context.unit_name}` runs, and no record names it",
+                "end it in Flink's dashboard, or restore the store that recorded it",
+            )
+        self._check_topics(context)
+        with self.session(context.unit.statements) as session:
+            session.query(f"EXPLAIN {resolve(context.unit.statements[-1]).removeprefix('EXECUTE ')}")
+
+    def _check_topics(self, context: StageContext) -> None:
+        if self.target.kafka is None:
+            return
+        from streamform.adapters.flink_topics import check_topics
+
+        assert context.unit is not None
+        before = [] if context.running is None else [context.running]
+        check_topics(resolve(self.target.kafka.bootstrap_servers), context.unit.plan, [*before, *context.replaced])
+
+    # acting
+
+    def execute(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """Carry out one stage."""
+        acts: dict[str, Callable[[Stage, StageContext], Mapping[str, Any]]] = {
+            "submit": self.submit,
+            "verify": self.verify,
+            "stop-job": self.stop,
+            "remove": self.stop,
+            "adopt-job": self.adopt,
+        }
+        result = acts[stage.kind](stage, context)
+        crash_point(f"flink-{stage.kind}")
+        return result
+
+    def submit(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """Start the unit's job, once: from the savepoint it was stopped with, or from its sources' beginning."""
+        job_id = self.job_id(context)
+        restored = context.running if stage.fact("restore") else None
+        assert restored is None or restored.savepoint is not None, "only what was stopped with a savepoint is restored"
+        assert context.unit is not None
+        if restored is not None and not restored.details.get("plan"):
+            raise Refused(
+                "the job was not submitted as a compiled plan, so its savepoint fits nothing", "run `streamform stop --discard-state`"
+            )
+        plan = self.plan_place(context) if restored is None else str(restored.details["plan"])
+        statements = context.unit.statements if restored is None else restored.statements
+        context.remember({"job_id": job_id, "plan": plan})
+        if self.jobs().manager.job(job_id) is None:
+            context.progress(Progress("submit", f"job {job_id}"))
+            savepoint = None if restored is None else restored.savepoint
+            self.start(job_id, statements, plan, self.job_settings(context, job_id, savepoint), compiles=restored is None)
+        return {"job_id": job_id, "text": f"job {job_id}", "details": {"plan": plan}}
+
+    def job_id(self, context: StageContext, act: str = "submit") -> str:
+        """The id of the job that an attempt starts."""
+        parts = (self.project.name, self.target.name, context.unit_name, str(context.sequence), context.attempt, act)
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+    def plan_place(self, context: StageContext) -> str | None:
+        """Where the compiled plan is kept on the cluster's storage; None where the target names none."""
+        base = self.settings.plans or self.settings.savepoint_dir
+        if base is None:
+            return None
+        names = (self.project.name, self.target.name, context.unit_name, f"{context.sequence}-{context.attempt}.json")
+        return f"{base.rstrip('/')}/streamform-plans/{'/'.join(quote(name, safe='') for name in names)}"
+
+    def job_settings(self, context: StageContext, job_id: str, savepoint: str | None) -> dict[str, str]:
+        """What holds for this job alone."""
+        assert context.unit is not None or context.running is not None
+        interval = self.settings.checkpoint_interval_ms
+        if context.unit is not None:
+            interval = checkpoint_interval_ms(self.target, context.unit.plan)
+        labels = ",".join(f"{key}:{quote(value, safe='')}" for key, value in self.labels(context.unit_name, context.attempt).items())
+        settings = {
+            "$internal.pipeline.job-id": job_id,
+            "pipeline.name": job_name(self.project.name, self.target.name, context.unit_name),
+            "pipeline.global-job-parameters": labels,
+            "execution.checkpointing.interval": f"{interval or 10_000} ms",
+            "table.dml-sync": "false",
+        }
+        if savepoint is not None:
+            settings["execution.state-recovery.path"] = savepoint
+            settings["execution.state-recovery.claim-mode"] = "NO_CLAIM"
+        return settings
+
+    def start(self, job_id: str, statements: Sequence[str], plan: str | None, settings: dict[str, str], *, compiles: bool) -> None:
+        """Submit; where the answer is lost, the JobManager says whether the job is there."""
+        with self.session(statements) as session:
+            statement = resolve(statements[-1])
+            if plan is not None:
+                place = resolve(plan)
+                if compiles:
+                    session.query(compile_statement(place, (statement,)).replace("' FOR ", "' IF NOT EXISTS FOR ", 1))
+                crash_point("flink-compiled")
+                statement = execute_statement(place)
+            try:
+                session.start(statement, settings, sent=lambda: crash_point("flink-sent"))
+            except OutcomeUnknown:
+                if not self.jobs().appears(job_id, APPEAR_S):
+                    raise
+            except StreamformError:
+                if self.jobs().manager.job(job_id) is None or not self.jobs().is_active(job_id):
+                    raise
+
+    def verify(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """Wait until every task runs and a checkpoint is complete. Raises: JobFailed with the cause."""
+        job_id = str(context.done["submit"]["job_id"])
+        return self.jobs().await_healthy(job_id, lambda text: context.progress(Progress("verify", text)))
+
+    def adopt(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """The running job is kept. Raises: JobFailed when it has ended in the meantime."""
+        assert context.running is not None
+        job_id = context.running.job_id
+        if job_id is None or not self.jobs().is_active(job_id):
+            raise JobFailed(f"job {job_id} ended before it could be kept", "run `streamform plan` again")
+        return {"job_id": job_id, "text": f"job {job_id} kept", "details": dict(context.running.details)}
+
+    def stop(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """End the unit's job and every job that it takes over, with a savepoint where it is kept."""
+        savepoint: str | None = None
+        stopped = [unit for unit in (context.running, *context.replaced) if unit is not None and unit.job_id is not None]
+        for unit in stopped:
+            assert unit.job_id is not None
+            context.progress(Progress(stage.kind, f"job {unit.job_id}"))
+            if stage.fact("savepoint") is False:
+                self.jobs().cancel(unit.job_id)
+                continue
+            trigger = hashlib.sha256(f"{context.attempt} {unit.job_id}".encode()).hexdigest()[:32]
+            folder = None if self.settings.savepoint_dir is None else resolve(self.settings.savepoint_dir)
+            location = self.jobs().stop_with_savepoint(unit.job_id, folder, trigger)
+            savepoint = location if unit is context.running else savepoint
+        text = f"savepoint {savepoint}" if savepoint else "stopped"
+        return {"savepoint": savepoint, "text": text}
+
+    def follow(self, contexts: Sequence[StageContext], stop: Event) -> None:
+        """Jobs run by themselves."""
+        raise AssertionError("units of a flink target are jobs")
+
+    def has_acted(self, stage: Stage, context: StageContext) -> bool:
+        """Whether a stage that was cut off reached the cluster."""
+        if stage.kind == "submit":
+            return self.jobs().manager.job(self.job_id(context)) is not None
+        if stage.kind in ("stop-job", "remove"):
+            ids = [unit.job_id for unit in (context.running, *context.replaced) if unit is not None and unit.job_id is not None]
+            return any(not self.jobs().is_active(job_id) for job_id in ids)
+        return False
+
+    def compensate(self, context: StageContext, error: Exception) -> Mapping[str, Any] | None:
+        """End what was started; start what ran before again where it had been stopped."""
+        self.jobs().cancel(self.job_id(context))
+        stopped = context.done.get("stop-job", {})
+        running = context.running
+        if running is None or not stopped.get("savepoint"):
+            return None
+        plan = running.details.get("plan")
+        if not plan:
+            return {"status": "stopped", "savepoint": stopped["savepoint"], "text": "what ran before is stopped with a savepoint"}
+        job_id = self.job_id(context, "restore")
+        settings = self.job_settings(context, job_id, str(stopped["savepoint"]))
+        if self.jobs().manager.job(job_id) is None:
+            self.start(job_id, running.statements, str(plan), settings, compiles=False)
+        self.jobs().await_healthy(job_id, lambda text: None)
+        return {"job_id": job_id, "text": f"what ran before runs again as job {job_id}"}
+
+    @contextmanager
+    def session(self, statements: Sequence[str]) -> Iterator[GatewaySession]:
+        """A session in which a unit's tables and views are defined."""
+        session = self.gateway().session(settings_of(tuple(statements)))
+        secrets = {name: os.environ[name] for name in referenced(statements) if name in os.environ}
+        session.clean = lambda text: redacted(text, secrets)
+        try:
+            for statement in definitions_of(tuple(statements)):
+                session.define(resolve(statement))
+            yield session
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Release connections."""
+        if self._gateway is not None:
+            self._gateway.http.close()
+        if self._jobs is not None:
+            self._jobs.manager.http.close()
+
+
+def _resolved(text: str) -> str:
+    try:
+        return resolve(text)
+    except StreamformError:
+        return text

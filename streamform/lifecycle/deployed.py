@@ -11,7 +11,7 @@ from streamform.identity.compose import compose, manifest_components
 from streamform.identity.manifest import Manifest, sealed
 from streamform.identity.record import AppliedRecord
 from streamform.lifecycle.ports import RunningUnit
-from streamform.lifecycle.store import FACTS_FILE, Store
+from streamform.lifecycle.store import FACTS_FILE, STATEMENTS_FILE, Store
 
 if TYPE_CHECKING:
     from streamform.lifecycle.journal import Attempt, RunningState
@@ -76,6 +76,7 @@ def _running_unit(store: Store, name: str, state: RunningState) -> RunningUnit:
         state.savepoint,
         state.status,
         state.details,
+        tuple(store.read_artifact(state.job_artifact, STATEMENTS_FILE)),
     )
 
 

@@ -84,6 +84,8 @@ class RunningUnit:
     status: Literal["applied", "stopped", "discarded"] = "applied"
     details: Mapping[str, Any] = field(default_factory=dict)
     """What the backend asked to remember, such as the place of a compiled plan."""
+    statements: tuple[str, ...] = ()
+    """What its job was submitted from, without secrets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,130 @@
+"""Jobs as the backend needs them: found by labels, waited for until they are healthy, ended with or without a savepoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from streamform.errors import JobFailed, Unreachable
+
+if TYPE_CHECKING:
+    from streamform.adapters.jobmanager import Job, JobManager
+
+HEALTHY_S = 180.0
+"""How long a job may take until all its tasks run and a checkpoint is complete."""
+RESTARTS = 3
+"""Restarts after which a starting job counts as failed."""
+STOP_S = 600.0
+"""How long a savepoint may take."""
+LOOK_S = 0.25
+
+STATES = {
+    "RUNNING": "starting",
+    "CREATED": "starting",
+    "INITIALIZING": "starting",
+    "RESTARTING": "restarting",
+    "FAILING": "failed",
+    "FAILED": "failed",
+    "RECONCILING": "restarting",
+    "CANCELLING": "stopped",
+    "CANCELED": "stopped",
+    "FINISHED": "stopped",
+    "SUSPENDED": "stopped",
+}
+"""The JobManager's words to those of the published status document; RUNNING counts only when every task runs."""
+
+NOT_YET = "Not all required tasks are currently running"
+
+
+class FlinkJobs:
+    """One cluster's jobs."""
+
+    def __init__(self, manager: JobManager) -> None:
+        self.manager = manager
+
+    def is_active(self, job_id: str) -> bool:
+        """Whether a job runs or tries to."""
+        job = self.manager.job(job_id)
+        return job is not None and job.is_active
+
+    def labelled(self, labels: Mapping[str, str]) -> list[Job]:
+        """Active jobs that carry these labels."""
+        return [job for job in self.manager.jobs() if job.is_active and labels.items() <= self.manager.labels(job.job_id).items()]
+
+    def appears(self, job_id: str, within_s: float) -> bool:
+        """Whether a job turns up within a time."""
+        deadline = time.monotonic() + within_s
+        while self.manager.job(job_id) is None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_S)
+        return True
+
+    def await_healthy(self, job_id: str, tell: Callable[[str], None]) -> Mapping[str, Any]:
+        """Wait until every task runs and a checkpoint is complete. Raises: JobFailed with the newest cause."""
+        deadline, asked, told = time.monotonic() + HEALTHY_S, False, ""
+        while time.monotonic() < deadline:
+            job = self.manager.job(job_id)
+            if job is None or not job.is_active:
+                raise self._failed(job_id, "is gone" if job is None else f"ended as {job.state.lower()}")
+            if job.is_healthy:
+                done = self.manager.checkpoints(job_id)
+                if done.completed:
+                    return {"tasks": job.all_tasks, "checkpoints": done.completed}
+                if not asked:
+                    self.manager.trigger_checkpoint(job_id, job_id)
+                    asked = True
+            elif self.manager.restarts(job_id) >= RESTARTS:
+                raise self._failed(job_id, f"restarted {RESTARTS} times")
+            shown = f"{job.running_tasks} of {job.all_tasks} tasks run"
+            if shown != told:
+                tell(shown)
+                told = shown
+            time.sleep(LOOK_S)
+        raise self._failed(job_id, f"is not healthy after {HEALTHY_S:.0f} s")
+
+    def _failed(self, job_id: str, what: str) -> JobFailed:
+        from streamform.backends.flink.cause import advice
+
+        cause = self.manager.failure(job_id)
+        return JobFailed(f"job {job_id} {what}" + (f": {cause}" if cause else ""), advice(cause) if cause else None)
+
+    def stop_with_savepoint(self, job_id: str, folder: str | None, trigger: str) -> str:
+        """End a job with a savepoint; where it is. Raises: JobFailed when none was made, Unreachable when it takes too long."""
+        deadline, number = time.monotonic() + STOP_S, 0
+        job = self.manager.job(job_id)
+        if job is None:
+            raise JobFailed(f"job {job_id} is gone, so it can't be stopped with a savepoint")
+        if job.is_active and self.manager.savepoint(job_id, trigger) is None:
+            self.manager.stop(job_id, folder, trigger)
+        while time.monotonic() < deadline:
+            status = self.manager.savepoint(job_id, trigger)
+            if status is None:
+                return self._location_of(job_id)
+            if status.is_done and status.location is not None:
+                self.manager.wait_ended(job_id, max(1.0, deadline - time.monotonic()))
+                return status.location
+            if status.is_done and NOT_YET not in (status.problem or ""):
+                raise JobFailed(f"job {job_id} can't be stopped with a savepoint: {status.problem}")
+            if status.is_done:
+                number += 1
+                trigger = f"{int(trigger, 16) + number:032x}"[-32:]
+                self.manager.stop(job_id, folder, trigger)
+            time.sleep(LOOK_S)
+        raise Unreachable(
+            f"the savepoint of job {job_id} is not complete after {STOP_S:.0f} s", "run the command again; it goes on waiting"
+        )
+
+    def _location_of(self, job_id: str) -> str:
+        """The savepoint of a job that an earlier act stopped, after the trigger was forgotten."""
+        job, place = self.manager.job(job_id), self.manager.checkpoints(job_id).savepoint
+        if place is None or (job is not None and job.is_active):
+            raise JobFailed(f"job {job_id} ended without a savepoint that is known", "run `streamform plan`, which says what is lost")
+        return place
+
+    def cancel(self, job_id: str) -> None:
+        """End a job at once, where it is there."""
+        if self.is_active(job_id):
+            self.manager.cancel(job_id)
+            self.manager.wait_ended(job_id, STOP_S)
