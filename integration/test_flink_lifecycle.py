@@ -1,0 +1,312 @@
+"""One project's way on a real Flink, SQL Gateway and Kafka: first apply, changes, stop and restore, kills, and what is not there."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from integration.conftest import NewTopic, PrivateGateway, ReadTopic
+from integration.stack import Stack
+from integration.stack.process import until
+from integration.stack.topics import compacted, produce
+from streamform import api
+from tests.conftest import environment
+
+ROWS_S = 60.0
+Orders = list[dict[str, Any]]
+
+
+@dataclass
+class Shop:
+    """The example project on its Flink target, with topics of its own."""
+
+    folder: Path
+    stack: Stack
+    orders: str
+    metrics: str
+    big: str
+    read: ReadTopic
+
+    def run(self, *arguments: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
+        """A command in a process of its own."""
+        command = [sys.executable, "-m", "streamform.cli", *arguments, "--project", str(self.folder), "--target", "cluster"]
+        variables = environment(**({"STREAMFORM_CRASH_AT": crash_at} if crash_at else {}))
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
+
+    def apply(self, **options: Any) -> subprocess.CompletedProcess[str]:
+        done = self.run("apply", **options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def approve(self) -> None:
+        """Approve the plan that waits."""
+        (waiting,) = [view for view in api.approvals(self.folder, target="cluster")[1] if view.status == "pending"]
+        words = waiting.plan.acknowledge
+        api.decide(self.folder, [waiting.plan.plan_id], "approve", by="somebody", reason="wanted", acknowledge=words, target="cluster")
+
+    def edit(self, file: str, before: str, after: str) -> None:
+        path = self.folder / file
+        assert before in path.read_text()
+        path.write_text(path.read_text().replace(before, after))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Every job of this project, by its labels, newest first."""
+        found = requests.get(f"{self.stack.rest_url}/jobs/overview", timeout=30).json()["jobs"]
+        mine = []
+        for job in found:
+            config = requests.get(f"{self.stack.rest_url}/jobs/{job['jid']}/config", timeout=30)
+            labels = config.json().get("execution-config", {}).get("user-config", {}) if config.ok else {}
+            if labels.get("streamform.project") == self.name:
+                mine.append(job)
+        return sorted(mine, key=lambda job: -job["start-time"])
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    def active(self) -> list[str]:
+        return [job["jid"] for job in self.jobs() if job["state"] == "RUNNING"]
+
+    def send(self, orders: Orders) -> None:
+        produce(self.stack.bootstrap_servers, self.orders, [(None, json.dumps(order).encode()) for order in orders])
+
+    def totals(self, topic: str) -> dict[int, tuple[Any, ...]]:
+        """The rows of a sink: total and number of orders by customer."""
+        return {key[0]: (value["total_spend"], value.get("orders")) for key, value in compacted(self.read(topic)).items()}
+
+    def await_totals(self, expected: dict[int, tuple[Decimal, int]]) -> None:
+        """Wait until the sink holds exactly these rows."""
+        until(lambda: self.totals(self.metrics) == expected, ROWS_S)
+        assert self.totals(self.metrics) == expected
+
+
+def shipped_orders() -> Orders:
+    """The events that the example ships with, in the order of their times, so that none is late anywhere."""
+    file = Path(api.__file__).parent / "templates" / "shop" / "data" / "orders.jsonl"
+    orders = [json.loads(line) for line in file.read_text().splitlines()]
+    return sorted(orders, key=lambda order: order["ordered_at"])[:600]
+
+
+def expected_totals(orders: Orders, keep: Callable[[str], bool] = lambda status: status != "test") -> dict[int, tuple[Decimal, int]]:
+    """What the models compute, in a few lines of Python."""
+    found: dict[int, tuple[Decimal, int]] = {}
+    for order in orders:
+        customer, amount, status = order.get("customer_id"), order.get("amount"), order.get("status")
+        if customer is not None and amount is not None and status is not None and keep(status):
+            total, number = found.get(customer, (Decimal("0.00"), 0))
+            found[customer] = (total + Decimal(str(amount)), number + 1)
+    return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path, stack: Stack, new_topic: NewTopic, read_topic: ReadTopic) -> Iterator[Shop]:
+    compact = {"cleanup.policy": "compact"}
+    topics = new_topic("orders"), new_topic("metrics", config=compact), new_topic("big", config=compact)
+    folder = tmp_path / f"shop_{uuid.uuid4().hex[:8]}"
+    api.init(folder)
+    made = Shop(folder, stack, *topics, read_topic)
+    for before, after in (
+        ("name: shop", f"name: {folder.name}"),
+        ("http://localhost:8083", stack.gateway_url),
+        ("http://localhost:8081", stack.rest_url),
+        ("file:///opt/flink/savepoints", stack.savepoint_dir),
+        ("localhost:9092", stack.bootstrap_servers),
+        ("topic: orders", f"topic: {topics[0]}"),
+        ("topic: customer-metrics", f"topic: {topics[1]}"),
+        ("topic: big-customers", f"topic: {topics[2]}"),
+    ):
+        made.edit("streamform.yml", before, after)
+    yield made
+    for job in made.active():
+        requests.patch(f"{stack.rest_url}/jobs/{job}?mode=cancel", timeout=30)
+
+
+def test_an_apply_starts_one_job_whose_rows_are_those_of_a_plain_computation(shop: Shop) -> None:
+    orders = shipped_orders()
+    shop.send(orders)
+    done = shop.apply()
+    assert "verify: 3 of 3 tasks run" in done.stderr
+    expected = expected_totals(orders)
+    shop.await_totals(expected)
+    assert {key for key, (total, _) in expected.items() if total > 1000} == set(shop.totals(shop.big))
+    status = json.loads(shop.run("status", "--json").stdout)
+    assert [job["job_id"] for job in status["jobs"]] == shop.active()
+
+    again = shop.apply()
+    assert "unchanged" in again.stdout
+    assert len(shop.jobs()) == 1
+
+
+def test_a_change_that_needs_a_backfill_waits_and_then_replaces_the_job(shop: Shop) -> None:
+    orders = shipped_orders()
+    shop.send(orders)
+    shop.apply()
+    before = shop.active()
+    shop.edit("models/clean_orders.sql", "status <> 'test'", "status = 'paid'")
+    blocked = shop.run("apply")
+    assert blocked.returncode == 1
+    assert "state is not carried to a changed query on this target" in blocked.stdout
+    assert shop.active() == before
+    shop.approve()
+    shop.apply()
+    assert len(shop.active()) == 1
+    assert shop.active() != before
+    shop.await_totals(expected_totals(orders, lambda status: status == "paid"))
+
+
+def test_a_rename_keeps_the_running_job(shop: Shop) -> None:
+    shop.send(shipped_orders()[:50])
+    shop.apply()
+    before = shop.active()
+    (shop.folder / "models" / "clean_orders.sql").rename(shop.folder / "models" / "valid_orders.sql")
+    shop.edit("models/customer_metrics.sql", "clean_orders", "valid_orders")
+    shop.edit("streamform.yml", "  clean_orders:\n", "  valid_orders:\n    renamed_from: clean_orders\n")
+    done = shop.apply()
+    assert "kept" in done.stdout
+    assert shop.active() == before
+    assert "unchanged" in shop.apply().stdout
+
+
+def test_a_stopped_unit_goes_on_from_its_savepoint(shop: Shop) -> None:
+    orders = shipped_orders()
+    shop.send(orders[:300])
+    shop.apply()
+    shop.await_totals(expected_totals(orders[:300]))
+    stopped = shop.run("stop")
+    assert stopped.returncode == 0, stopped.stderr
+    assert shop.active() == []
+    shop.send(orders[300:])
+    shop.apply()
+    shop.await_totals(expected_totals(orders))
+    assert len(shop.active()) == 1
+
+
+@pytest.mark.parametrize("point", ["flink-compiled", "flink-sent", "flink-submit", "flink-verify"])
+def test_an_apply_that_is_killed_leads_to_exactly_one_job(shop: Shop, point: str) -> None:
+    orders = shipped_orders()[:200]
+    shop.send(orders)
+    killed = shop.run("apply", crash_at=point)
+    assert killed.returncode == -9
+    shop.apply()
+    assert len(shop.active()) == 1
+    shop.await_totals(expected_totals(orders))
+
+
+@pytest.mark.parametrize("point", ["flink-stop-job", "flink-sent", "flink-submit"])
+def test_a_replacement_that_is_killed_leads_to_exactly_one_job(shop: Shop, point: str) -> None:
+    orders = shipped_orders()[:200]
+    shop.send(orders)
+    shop.apply()
+    shop.edit("models/clean_orders.sql", "status <> 'test'", "status = 'paid'")
+    shop.run("apply")
+    shop.approve()
+    assert shop.run("apply", crash_at=point).returncode == -9
+    shop.apply()
+    assert len(shop.active()) == 1
+    shop.await_totals(expected_totals(orders, lambda status: status == "paid"))
+
+
+def untouched(shop: Shop) -> bool:
+    """Whether nothing was recorded and nothing runs."""
+    store = shop.folder / ".streamform"
+    return not (store / "applied").exists() and not (store / "journal").exists() and shop.active() == []
+
+
+def one_error(done: subprocess.CompletedProcess[str]) -> str:
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    return errors[0]
+
+
+def test_a_gateway_that_is_not_there_is_one_error(shop: Shop) -> None:
+    shop.edit("streamform.yml", shop.stack.gateway_url, "http://127.0.0.1:9")
+    done = shop.run("apply")
+    assert (done.returncode, "the connection is refused" in one_error(done)) == (2, True)
+    assert untouched(shop)
+
+
+def test_a_gateway_that_answers_html_is_one_error(shop: Shop) -> None:
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<html>a proxy's page</html>")
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            """Say nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        shop.edit("streamform.yml", shop.stack.gateway_url, f"http://127.0.0.1:{server.server_address[1]}")
+        done = shop.run("apply")
+        server.shutdown()
+    assert (done.returncode, "answers HTML" in one_error(done)) == (2, True)
+    assert untouched(shop)
+
+
+def test_a_broker_that_is_not_there_is_one_error(shop: Shop) -> None:
+    shop.edit("streamform.yml", shop.stack.bootstrap_servers, "127.0.0.1:9")
+    done = shop.run("apply")
+    assert (done.returncode, "Kafka at 127.0.0.1:9" in one_error(done)) == (2, True)
+    assert untouched(shop)
+
+
+def test_a_topic_that_does_not_exist_is_one_error(shop: Shop) -> None:
+    shop.edit("streamform.yml", f"topic: {shop.orders}", "topic: nowhere")
+    done = shop.run("apply")
+    assert (done.returncode, one_error(done)) == (1, "error: there is no topic `nowhere`, which source `orders` reads")
+    assert untouched(shop)
+
+
+def test_a_sink_topic_with_records_of_somebody_else_is_refused(shop: Shop) -> None:
+    produce(shop.stack.bootstrap_servers, shop.metrics, [(b"{}", b"{}")])
+    done = shop.run("apply")
+    assert (done.returncode, "did not write" in one_error(done)) == (1, True)
+    assert untouched(shop)
+
+
+def test_a_gateway_that_dies_leaves_the_job_running(shop: Shop, private_gateway: PrivateGateway) -> None:
+    gateway = private_gateway()
+    shop.edit("streamform.yml", shop.stack.gateway_url, gateway.url)
+    shop.apply()
+    gateway.stop()
+    shop.edit("models/clean_orders.sql", "status <> 'test'", "status = 'paid'")
+    shop.run("apply")
+    shop.approve()
+    done = shop.run("apply")
+    assert (done.returncode, "the SQL Gateway" in one_error(done)) == (2, True)
+    assert len(shop.active()) == 1
+
+
+def test_events_that_flink_can_not_read_are_named_and_the_job_is_not_left_looping(shop: Shop) -> None:
+    produce(shop.stack.bootstrap_servers, shop.orders, [(None, b'{"order_id": 1, "ordered_at": "2026-08-30T10:00:00Z"}')])
+    done = shop.run("apply")
+    assert done.returncode == 1
+    assert "timestamps are written without Z" in done.stdout
+    assert shop.active() == []
+
+
+def test_secrets_are_in_no_file_and_no_output(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERS", shop.stack.bootstrap_servers)
+    shop.edit("streamform.yml", shop.stack.bootstrap_servers, "${BROKERS}")
+    done = shop.apply()
+    written = [path for path in (shop.folder / ".streamform").rglob("*") if path.is_file()]
+    assert written
+    assert not [path for path in written if shop.stack.bootstrap_servers in path.read_text(errors="replace")]
+    assert shop.stack.bootstrap_servers not in done.stdout + done.stderr
+    assert os.environ["BROKERS"]
