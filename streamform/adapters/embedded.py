@@ -25,6 +25,7 @@ from streamform.adapters.sink_ledger import SinkLedger, check_places, recover
 from streamform.adapters.state_database import StateDatabase
 from streamform.backends.base import CAPABILITIES
 from streamform.errors import Refused
+from streamform.identity.manifest import sink_addresses
 from streamform.lifecycle.ports import DesiredUnit, Observation, Progress, RunningUnit, StageContext
 from streamform.lifecycle.stages import Stage
 from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
@@ -285,12 +286,8 @@ def _plan(context: StageContext) -> Plan:
 
 def _owned(context: StageContext) -> frozenset[str]:
     """Addresses that the running plan writes to: ours, even where the state that would say so is gone."""
-    found: set[str] = set()
-    for unit in (*((context.running,) if context.running is not None else ()), *context.replaced):
-        for node in unit.manifest.nodes:
-            if node.operator == "Sink" and " " in node.definition:
-                found.add(node.definition.split(" ", 2)[2])
-    return frozenset(found)
+    units = (*((context.running,) if context.running is not None else ()), *context.replaced)
+    return frozenset(address for unit in units for address in sink_addresses(unit.manifest))
 
 
 def _endpoints(plan: Plan) -> list[tuple[str, Endpoint, frozenset[str]]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from streamform.adapters.kafka import filled_topics, missing_topics
 from streamform.errors import Refused
+from streamform.identity.manifest import sink_addresses
 from streamform.lifecycle.ports import RunningUnit
 from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 
@@ -17,12 +18,7 @@ def check_topics(bootstrap_servers: str, plan: Plan, before: Sequence[RunningUni
     if missing:
         topic = missing[0]
         raise Refused(f"there is no topic `{topic}`, {(read | written)[topic]}", "create it, or correct its name")
-    ours = {
-        node.definition.split(" ", 2)[2]
-        for unit in before
-        for node in unit.manifest.nodes
-        if node.operator == "Sink" and " " in node.definition
-    }
+    ours = {address for unit in before for address in sink_addresses(unit.manifest)}
     for topic in filled_topics(bootstrap_servers, [topic for topic in written if topic not in ours]):
         raise Refused(
             f"topic `{topic}`, {written[topic]}, holds records that this project did not write", "name another topic, or delete its records"

@@ -89,6 +89,12 @@ class Manifest:
         return sealed(kept, tuple(n for n in self.nodes if n.model in models))
 
 
+def sink_addresses(manifest: Manifest) -> frozenset[str]:
+    """The topics, files and tables that a plan writes to."""
+    sinks = [node.definition.split(" ", 2) for node in manifest.nodes if node.operator == "sink"]
+    return frozenset(parts[2] for parts in sinks if len(parts) == 3)
+
+
 def build_manifest(plan: Plan) -> Manifest:
     """The manifest of a plan."""
     models = tuple(ManifestModel(m.name, m.materialized, m.key, m.output) for m in plan.models)
