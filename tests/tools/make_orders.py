@@ -19,7 +19,7 @@ from typing import Any
 SEED = 20260830
 ORDERS = 3_000
 CUSTOMERS = 240
-START = datetime(2026, 8, 17, 6, 0, 0)  # noqa: DTZ001 - files hold zone-less UTC
+START = datetime(2026, 8, 17, 6, 0, 0)
 
 
 def orders() -> list[dict[str, Any]]:
