@@ -6,7 +6,7 @@ inside the functions, so that `streamform --help` loads nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from threading import Event
 
     from streamform.catalog import Catalog
-    from streamform.diagnostics import Diagnostic
     from streamform.lifecycle.apply import Applier
     from streamform.lifecycle.approval import DecisionWord, PendingPlan
     from streamform.lifecycle.journal import Action, Attempt
@@ -30,11 +29,8 @@ if TYPE_CHECKING:
     from streamform.plan.lineage import ColumnLineage
     from streamform.project.files import ProjectFiles
     from streamform.project.load import Loaded
-    from streamform.project.model import Policy, Project, Source, Target
+    from streamform.project.model import Policy, Project, Target
     from streamform.session import Session
-    from streamform.simulator.fixture import Fixture
-    from streamform.simulator.run import FixtureReport
-    from streamform.values.rows import Row
 
 OnProgress = Callable[["Progress"], None]
 
@@ -63,42 +59,21 @@ def load(project_dir: Path, *, tests: bool = False) -> Loaded:
 
 def check(project_dir: Path, *, strict: bool = False) -> CheckReport:
     """Check documents, SQL, targets, hints and fixtures; every problem is in the report."""
+    from streamform.fixtures import fixture_problems, read_fixtures
     from streamform.plan.compile import compile_project
     from streamform.plan.notes import advise
 
     try:
         loaded = load(project_dir, tests=True)
-        fixtures, broken = _fixtures(loaded)
+        fixtures, broken = read_fixtures(loaded)
         if broken:
             raise ProjectError(broken)
     except ProjectError as error:
         return CheckReport(None, (), error.diagnostics, (), strict)
     compiled = compile_project(loaded)
-    found = (*compiled.diagnostics, *_fixture_problems(fixtures, compiled))
+    found = (*compiled.diagnostics, *fixture_problems(fixtures, compiled))
     notes = tuple(advise(compiled, {fixture.model for fixture in fixtures}, loaded.files.unread))
     return CheckReport(compiled.project, tuple(fixtures), found, notes, strict)
-
-
-def _fixtures(loaded: Loaded) -> tuple[list[Fixture], list[Diagnostic]]:
-    from streamform.simulator.fixture import parse_fixture
-
-    fixtures: list[Fixture] = []
-    broken: list[Diagnostic] = []
-    for path in loaded.files.under("tests", ".yml", ".yaml"):
-        parsed = parse_fixture(loaded.files.texts[path], path)
-        if isinstance(parsed, list):
-            broken.extend(loaded.files.shown(d) for d in parsed)
-        else:
-            fixtures.append(parsed)
-    return fixtures, broken
-
-
-def _fixture_problems(fixtures: Sequence[Fixture], compiled: Compiled) -> Iterator[Diagnostic]:
-    from streamform.simulator.fixture import check_fixture
-
-    names = [model.name for model in compiled.project.models]
-    for fixture in fixtures:
-        yield from check_fixture(fixture, compiled.plan, names)
 
 
 def compile(project_dir: Path, target: str | None = None) -> Compiled:
@@ -226,71 +201,25 @@ def test(
 
     Raises: ProjectError when project or fixtures are invalid, UsageError for an unknown model, file or revision.
     """
+    from streamform.fixtures import fixture_problems, given_fixtures, read_fixtures, run_one
     from streamform.plan.compile import compile_project
 
     loaded = load(project_dir, tests=not files)
     compiled = _without_errors(compile_project(loaded))
     if model is not None:
         chosen_models(compiled, model)
-    fixtures, broken = _given_fixtures(project_dir, files, stdin) if files else _fixtures(loaded)
-    problems = [*broken, *_fixture_problems(fixtures, compiled)]
+    fixtures, broken = given_fixtures(project_dir, files, stdin) if files else read_fixtures(loaded)
+    problems = [*broken, *fixture_problems(fixtures, compiled)]
     if problems:
         raise ProjectError(problems)
     chosen = [fixture for fixture in fixtures if model in (None, fixture.model)]
-    reports = tuple(_run_fixture(project_dir, compiled, fixture) for fixture in chosen)
+    reports = tuple(run_one(project_dir, compiled, fixture, lambda before: compile(before).plan) for fixture in chosen)
     measured = None
     if coverage:
         from streamform.simulator.coverage import measure_coverage
 
         measured = tuple(measure_coverage(compiled.plan, reports))
     return TestReport(reports, model, strict, measured)
-
-
-def _run_fixture(project_dir: Path, compiled: Compiled, fixture: Fixture) -> FixtureReport:
-    from streamform.adapters.file_source import file_rows
-    from streamform.simulator.run import run_fixture
-
-    def rows_of(source: Source, file: str) -> Iterator[Row]:
-        return file_rows(project_dir, source, file)
-
-    emit_unchanged = compiled.project.emit_unchanged
-    if fixture.upgrade is None:
-        return run_fixture(fixture, compiled.plan, emit_unchanged=emit_unchanged, rows_of=rows_of)
-    from streamform.adapters.revision import open_revision
-    from streamform.diff.match import hints_of
-    from streamform.simulator.upgrade import Revisions, run_upgrade
-
-    with open_revision(project_dir, fixture.upgrade.project) as before:
-        revisions = Revisions(compile(before).plan, compiled.plan, hints_of(compiled.project))
-        return run_upgrade(fixture, revisions, emit_unchanged=emit_unchanged, rows_of=rows_of)
-
-
-def _given_fixtures(project_dir: Path, files: Sequence[str], stdin: Callable[[], str] | None) -> tuple[list[Fixture], list[Diagnostic]]:
-    from streamform.simulator.fixture import STANDARD_INPUT, parse_fixture
-
-    fixtures: list[Fixture] = []
-    broken: list[Diagnostic] = []
-    for file in files:
-        text = (stdin or _no_stdin)() if file == "-" else _read_text(project_dir / file)
-        parsed = parse_fixture(text, STANDARD_INPUT if file == "-" else file)
-        if isinstance(parsed, list):
-            broken.extend(parsed)
-        else:
-            fixtures.append(parsed)
-    return fixtures, broken
-
-
-def _no_stdin() -> str:
-    raise UsageError("there is no standard input to read a fixture from", "pass a file")
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError as error:
-        raise UsageError(f"can't read {path}: {(error.strerror or str(error)).lower()}", "check the path") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text", "check the file") from None
 
 
 # plan
@@ -328,12 +257,13 @@ def _plan_against(compiled: Compiled, target: Target, against: Path) -> PlanResu
     from streamform.diff.compare import compare
     from streamform.diff.match import hints_of
     from streamform.diff.model import Side
+    from streamform.fixtures import read_text
     from streamform.identity.manifest import build_manifest
     from streamform.identity.read import parse_running
     from streamform.identity.record import AppliedRecord
     from streamform.plan.usage import state_columns
 
-    running = parse_running(_read_text(against), str(against))
+    running = parse_running(read_text(against), str(against))
     side = None
     if isinstance(running, AppliedRecord):
         side = Side(running.manifest.application_digest, running.applied_at, running.streamform_version, running.jobs)

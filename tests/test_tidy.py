@@ -28,8 +28,8 @@ from tests.conftest import REPOSITORY, run_python
 # layers
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("streamform_dagster", "streamform.cli"),
-    ("streamform.api", "streamform.session", "streamform.results", "streamform.catalog"),
+    ("streamform_dagster", "streamform.cli", "streamform.testing", "streamform.pytest_plugin"),
+    ("streamform.api", "streamform.session", "streamform.fixtures", "streamform.results", "streamform.catalog"),
     ("streamform.render", "streamform.adapters"),
     ("streamform.lifecycle",),
     ("streamform.simulator", "streamform.backends"),
