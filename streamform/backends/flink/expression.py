@@ -9,6 +9,9 @@ from streamform.sql.expressions import AggregateCall, Call, Cast, ColumnRef, Exp
 from streamform.sql.numeric import ValueLost
 from streamform.values.types import DataType
 
+_RAW_NUMBERS = frozenset({"text", "time"})
+"""Groups of functions whose whole numbers are lengths, positions or counts."""
+
 _NATIVE = frozenset("+-*/")
 """Operators whose result over two equal integer or float types has that type in Flink."""
 
@@ -54,9 +57,9 @@ def emit_operand(operand: Expression, type_: DataType) -> str:
 def _emit_call(call: Call) -> str:
     function = call.function
     args = [emit_operand(arg, type_) for arg, type_ in zip(call.args, call.operands, strict=True)]
-    for position in function.constants:
-        if position < len(args) and isinstance(call.args[position], Literal):
-            args[position] = emit_expression(call.args[position])
+    for position, arg in enumerate(call.args):
+        if isinstance(arg, Literal) and (position in function.constants or function.group in _RAW_NUMBERS):
+            args[position] = _as_written(arg, args[position])
     if function.name == "CASE":
         branches = "".join(f" WHEN {c} THEN {v}" for c, v in zip(args[:-1:2], args[1:-1:2], strict=True))
         text = f"CASE{branches} ELSE {args[-1]} END"
@@ -67,6 +70,12 @@ def _emit_call(call: Call) -> str:
     if call.type.kind == "boolean" or (function.name in _NATIVE and call.type.kind != "decimal"):
         return text
     return f"CAST({text} AS {type_sql(call.type)})"
+
+
+def _as_written(literal: Literal, typed: str) -> str:
+    """A whole number without a cast: lengths, positions and counts are of Flink's shorter type, and some must be constants."""
+    value = literal.value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and literal.type.is_integer else typed
 
 
 def emit_aggregate(call: AggregateCall) -> str:
