@@ -17,12 +17,12 @@ from streamform.adapters.sink_ledger import SinkLedger
 from streamform.adapters.state_database import StateDatabase
 from streamform.adapters.state_store import SqliteStore
 from streamform.backends.embedded.encoding import encode_key, encode_row
-from streamform.backends.embedded.output import compact, key_of
+from streamform.backends.embedded.output import LineWriter, compact, key_of
 from streamform.plan.nodes import Node, Plan, SourceSpec
 from streamform.plan.units import unit_sources
 from streamform.runtime.dataflow import Dataflow
-from streamform.runtime.operators import memory_store
-from streamform.runtime.records import Change
+from streamform.runtime.operators import Rejected, memory_store
+from streamform.runtime.records import INSERT, Change
 from streamform.runtime.state import StateStore
 from streamform.runtime.windows import node_deadline
 from streamform.values.rows import Row
@@ -45,7 +45,7 @@ class Consumed:
         """One line for people."""
         parts = [f"{self.events:,} event{'' if self.events == 1 else 's'} read" if self.events else "nothing new"]
         parts += [f"{self.late:,} late"] if self.late else []
-        parts += [f"{self.quarantined:,} quarantined"] if self.quarantined else []
+        parts += [f"{self.quarantined:,} quarantined (table quarantined of the state database)"] if self.quarantined else []
         parts += [f"{count:,} change{'' if count == 1 else 's'} of {model}" for model, count in sorted(self.changes.items()) if count]
         return ", ".join(parts)
 
@@ -141,6 +141,7 @@ class Engine:
                 store.save()
             self._save_clocks()
             self._save_position(batch)
+            self._quarantine(batch.source, drained.quarantined.get(self.nodes[batch.source][0], []))
             by_model = {self.plan.by_id[sink].model: changes for sink, changes in drained.changes.items() if changes}
             if self.ledger is None:
                 self._keep_aside(by_model)
@@ -188,6 +189,12 @@ class Engine:
             at.line,
             at.tail,
         )
+
+    def _quarantine(self, source: str, rejected: Sequence[Rejected]) -> None:
+        """Keep events that broke a contract, each under the first contract that it broke."""
+        writer = LineWriter(self.sources[source].source.schema, (), upserts=False)
+        rows = [(self.generation, source, r.contract, writer.line((INSERT, r.row, None)).rstrip("\n")) for r in rejected]
+        self.database.many("INSERT INTO quarantined (generation, source, contract, event) VALUES (?, ?, ?, ?)", rows)
 
     def _keep_aside(self, by_model: Mapping[str, Sequence[Change]]) -> None:
         """The output of a rebuild: current rows by key, or every row."""

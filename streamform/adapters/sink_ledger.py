@@ -186,7 +186,7 @@ def recover(database: StateDatabase, project_dir: Path, unit: str, *, tolerant: 
         "SELECT token, number, length, shape, changes FROM sink LEFT JOIN outbox USING (token) WHERE unit = ? ORDER BY token", unit
     )
     for token, number, length, shape, changes in found:
-        if changes is None and not tolerant:
+        if number == 0 or (changes is None and not tolerant):
             continue
         sink = open_sink(project_dir, read_shape(shape))
         try:

@@ -28,6 +28,7 @@ CREATE INDEX entry_deadline ON entry (node, deadline) WHERE deadline IS NOT NULL
 CREATE TABLE clock (node INTEGER PRIMARY KEY, watermark INTEGER, delivered INTEGER, late INTEGER, quarantined INTEGER);
 CREATE TABLE position (generation INTEGER, source TEXT, file TEXT, offset INTEGER, line INTEGER, tail TEXT,
   PRIMARY KEY (generation, source, file)) WITHOUT ROWID;
+CREATE TABLE quarantined (id INTEGER PRIMARY KEY, generation INTEGER, source TEXT, contract TEXT, event TEXT);
 CREATE TABLE fresh (generation INTEGER, model TEXT, key TEXT, row TEXT, PRIMARY KEY (generation, model, key)) WITHOUT ROWID;
 CREATE TABLE spool (id INTEGER PRIMARY KEY, generation INTEGER, model TEXT, row TEXT);
 CREATE INDEX spool_model ON spool (generation, model, id);

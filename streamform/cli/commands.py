@@ -206,7 +206,9 @@ def apply(arguments: Namespace) -> int:
     from streamform.render.apply import apply_document, render_apply
 
     def on_plan(result: PlanResult) -> None:
-        if not arguments.json and not result.diff.is_empty:
+        situation = result.situation
+        costs = situation is not None and any(unit.staging.consequences for unit in situation.units)
+        if not arguments.json and (costs or not result.diff.is_empty):
             write(plan_text(result) + "\n")
             sys.stdout.flush()
 

@@ -68,7 +68,8 @@ def render_history(entries: list[Attempt]) -> str:
         return "nothing was applied yet\n"
     header = ("SEQ", "UNIT", "AT", "ACTION", "VERDICT", "OUTCOME", "BY", "PLAN")
     rows = [
-        (str(e.sequence), e.unit, render_instant(e.started_at_ms), e.action, e.verdict, e.outcome, e.by, e.plan_id or "") for e in entries
+        (str(e.sequence), e.unit, render_instant(e.started_at_ms), e.action, e.verdict, e.outcome, e.by or "nobody", e.plan_id or "")
+        for e in entries
     ]
     return "\n".join(columns([header, *rows], indent="")) + "\n"
 

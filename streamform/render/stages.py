@@ -21,7 +21,8 @@ def render_stages(result: PlanResult) -> str:
     """Each unit's stages, consequences and approval; nothing where nothing would happen."""
     if result.situation is None:
         return ""
-    blocks = [_unit(unit, result.approvals[unit.name], result) for unit in result.situation.units if unit.staging.stages]
+    shown = [unit for unit in result.situation.units if unit.staging.stages or unit.open_attempt is not None]
+    blocks = [_unit(unit, result.approvals[unit.name], result) for unit in shown]
     return "\n".join(["", *blocks]) if blocks else "\nnothing to do\n"
 
 
@@ -34,6 +35,12 @@ def plan_notes(result: PlanResult) -> str:
 
 def _unit(unit: UnitPlan, approval: ApprovalView, result: PlanResult) -> str:
     lines = [f"unit {unit.name} ({', '.join(unit.models)})"]
+    if unit.open_attempt is not None:
+        lines.append(
+            f"  attempt {unit.open_attempt.attempt} was cut off; the next apply finishes it, or closes it where it had not acted yet"
+        )
+    if unit.observation.detail is not None:
+        lines.append(f"  seen: {unit.observation.word}: {unit.observation.detail}")
     lines += [f"  {number}. {stage.text}" for number, stage in enumerate(unit.staging.stages, 1)]
     lines += [f"  consequence: {c.text}" for c in unit.staging.consequences]
     if unit.staging.requires > unit.diff.verdict:

@@ -37,6 +37,7 @@ class Wanted:
     row: Row
     before: Row | None
     compared: frozenset[str]
+    compared_before: frozenset[str] = frozenset()
 
 
 def wanted_record(record: ExpectedRecord, schema: Schema, item: str, match: Match) -> Wanted:
@@ -44,7 +45,8 @@ def wanted_record(record: ExpectedRecord, schema: Schema, item: str, match: Matc
     names = frozenset(column.name for column in schema)
     before = None if record.before is None else expected_row(record.before, schema, f"{item}.before")
     compared = names & set(record.columns) if match == "partial" else names
-    return Wanted(record.op, expected_row(record.columns, schema, item), before, compared)
+    compared_before = names & set(record.before or ()) if match == "partial" else names
+    return Wanted(record.op, expected_row(record.columns, schema, item), before, compared, compared_before)
 
 
 def compare_records(expected: Sequence[ExpectedRecord], actual: Sequence[Change], schema: Schema, match: Match) -> list[RowReport]:
@@ -126,7 +128,7 @@ def _difference(wanted: Wanted, change: Change, schema: Schema) -> str | None:
         return f"op: expected {OPERATION_NAMES[wanted.op]}, got {OPERATION_NAMES[op]}"
     found = _different_column(wanted.row, row, schema, wanted.compared)
     if found is None and wanted.before is not None and before is not None:
-        found = _different_column(wanted.before, before, schema, frozenset(c.name for c in schema))
+        found = _different_column(wanted.before, before, schema, wanted.compared_before)
         return None if found is None else f"before, {found}"
     return found
 
