@@ -86,14 +86,8 @@ def drop_generation(database: StateDatabase, generation: int) -> None:
     """Forget a generation."""
     for number in node_numbers(database, generation).values():
         _drop_node(database, number)
-    for table, column in (
-        ("node", "generation"),
-        ("position", "generation"),
-        ("fresh", "generation"),
-        ("spool", "generation"),
-        ("quarantined", "generation"),
-    ):
-        database.run(f"DELETE FROM {table} WHERE {column} = ?", generation)  # noqa: S608 - constants
+    for table in ("node", "position", "fresh", "spool", "quarantined"):
+        database.run(f"DELETE FROM {table} WHERE generation = ?", generation)  # noqa: S608 - constants
     database.run("DELETE FROM generation WHERE id = ?", generation)
 
 

@@ -287,7 +287,7 @@ def _check_sections(at: _Places, project: Project, target: Target) -> Iterator[D
 
 UNFEASIBLE = {
     "flink": {"sqlite": "Flink has no sqlite connector"},
-    "embedded": {"iceberg": "it writes file, sqlite and kafka"},
+    "embedded": dict.fromkeys(("iceberg", "kafka"), "it reads files, and writes files and sqlite tables"),
 }
 """Connectors that a backend can't run, with the reason."""
 
