@@ -306,6 +306,10 @@ def _check_feasible(at: _Places, target: Target, users: list[tuple[str, Endpoint
                 cause=cause,
                 instead=instead,
             )
+        if target.backend == "embedded" and endpoint.format != "json":
+            cause, instead = "it reads and writes json", "set format: json, or override it for this target"
+            named = f"{user} in {endpoint.format}"
+            yield problem("SF509", where=at(), target=target.name, backend="embedded", user=named, cause=cause, instead=instead)
 
 
 def _check_addresses(at: _Places, target: Target) -> Iterator[Diagnostic]:
@@ -349,6 +353,25 @@ def check_planned(loaded: Loaded, project: Project, plan: Plan) -> Iterator[Diag
     yield from check_group_order(plan, plan.nodes)
     yield from _check_hinted_nodes(loaded, project, plan)
     yield from _check_destinations(plan)
+    yield from _check_flink_names(loaded, project, plan)
+
+
+def _check_flink_names(loaded: Loaded, project: Project, plan: Plan) -> Iterator[Diagnostic]:
+    """Names that Flink has no way to write, where a target is Flink."""
+    target = next((target for target in project.targets if target.backend == "flink"), None)
+    if target is None:
+        return
+    named = {name: f"model {name!r}" for name in (model.name for model in plan.models)}
+    for node in plan.nodes:
+        if isinstance(node.spec, SourceSpec):
+            named.setdefault(node.spec.source.name, f"source {node.spec.source.name!r}")
+        for column in node.schema:
+            named.setdefault(column.name, f"column {column.name!r} of {node.id}")
+    broken = next((user for name, user in named.items() if "\n" in name or "\r" in name), None)
+    if broken is not None:
+        where = _Places(loaded, PROJECT_FILE, ("targets", target.name))()
+        cause = "a name with a line break can't be written in its SQL"
+        yield problem("SF509", where=where, target=target.name, backend="flink", user=broken, cause=cause, instead="rename it")
 
 
 def check_group_order(plan: Plan, nodes: Iterable[Node]) -> Iterator[Diagnostic]:

@@ -29,12 +29,18 @@ TYPES = {
 _REFERENCE_START = "${"
 _MAX_FIELD = 99
 """The largest number in an interval without a declared precision."""
+_MAX_MONTHS = 9_999
+"""The largest number in an interval with the largest precision of months."""
+MAX_INTERVAL_MS = 1_000 * UNIT_MS["DAY"]
+"""Constants are shorter: Flink takes no more than three digits of days."""
 _MAX_NUMBER_DIGITS = 18
 """Digits that a number may have where it is not written as text."""
 
 
 def identifier(name: str) -> str:
     """A name in backticks. Raises: Refused for a name that would be taken for a reference."""
+    if "\n" in name or "\r" in name:
+        raise Refused(f"the name {name!r} holds a line break, and Flink has no way to write it", "rename it")
     if re.search(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", name):
         raise Refused(f"the name `{name}` holds a ${{..}} reference, which is for targets only", "rename it")
     return "`" + name.replace("`", "``") + "`"
@@ -92,24 +98,39 @@ def _number_sql(value: int | float | Decimal, type_: DataType) -> str:
 
 
 def interval_sql(length_ms: int) -> str:
-    """A length of time: in its largest unit where the number is short, else in days to seconds."""
+    """A length of time of any size."""
+    if abs(length_ms) < MAX_INTERVAL_MS:
+        return interval_literal(length_ms)
+    days, rest = divmod(abs(length_ms), UNIT_MS["DAY"])
+    sign = "-" if length_ms < 0 else ""
+    whole = f"INTERVAL '{sign}1' DAY * {days}"
+    return f"({whole} + {interval_literal(-rest if length_ms < 0 else rest)})" if rest else f"({whole})"
+
+
+def interval_literal(length_ms: int) -> str:
+    """A length below MAX_INTERVAL_MS as one constant: in its largest unit where the number is short, else in days to seconds."""
+    assert abs(length_ms) < MAX_INTERVAL_MS, "Flink's constants end at 999 days"
+    sign = "-" if length_ms < 0 else ""
     for unit in ("DAY", "HOUR", "MINUTE", "SECOND"):
         number, rest = divmod(abs(length_ms), UNIT_MS[unit])
         if not rest and number <= _MAX_FIELD:
-            return f"INTERVAL '{'-' if length_ms < 0 else ''}{number}' {unit}"
+            return f"INTERVAL '{sign}{number}' {unit}"
     seconds, ms = divmod(abs(length_ms), 1_000)
     minutes, second = divmod(seconds, 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
-    sign = "-" if length_ms < 0 else ""
-    return f"INTERVAL '{sign}{days} {hour:02d}:{minute:02d}:{second:02d}.{ms:03d}' DAY(6) TO SECOND(3)"
+    return f"INTERVAL '{sign}{days} {hour:02d}:{minute:02d}:{second:02d}.{ms:03d}' DAY(3) TO SECOND(3)"
 
 
 def months_sql(months: int) -> str:
     """A length in calendar months."""
-    if months % UNIT_MONTHS["YEAR"] == 0 and abs(months) >= UNIT_MONTHS["YEAR"]:
-        return f"INTERVAL '{months // UNIT_MONTHS['YEAR']}' YEAR(4)"
-    return f"INTERVAL '{months}' MONTH(4)"
+    years, rest = divmod(abs(months), UNIT_MONTHS["YEAR"])
+    sign = "-" if months < 0 else ""
+    if years and not rest:
+        return f"INTERVAL '{sign}{years}' YEAR(4)"
+    if abs(months) <= _MAX_MONTHS:
+        return f"INTERVAL '{months}' MONTH(4)"
+    return f"INTERVAL '{sign}{years}-{rest}' YEAR(4) TO MONTH"
 
 
 def options_sql(options: Mapping[str, str]) -> str:
