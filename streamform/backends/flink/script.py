@@ -11,7 +11,6 @@ from streamform.backends.flink.nulls import can_be_null
 from streamform.backends.flink.query import ModelQuery
 from streamform.backends.flink.table import Place, Tables, iceberg_catalog, sink_tables, source_tables
 from streamform.backends.flink.text import quoted
-from streamform.errors import Refused
 from streamform.plan.nodes import AggregateSpec, Node, Plan, SinkSpec, SourceSpec
 from streamform.plan.units import plan_components
 from streamform.project.model import Target
@@ -46,14 +45,12 @@ class Script:
 def emit_unit(application: str, target: Target, name: str, plan: Plan) -> tuple[str, ...]:
     """What is submitted for one unit: settings, tables, views, and its statement set last.
 
-    References to the environment stay as they are. Raises: Refused where Flink can't express a model.
+    References to the environment stay as they are. Empty for a unit without a sink: there is nothing to run.
+    Raises: Refused where Flink can't express a model.
     """
     tables, inserts = _parts(plan, Place(target, consumer_group(application, target, name)))
     if not inserts:
-        raise Refused(
-            f"no model of unit `{name}` has a sink, so on target `{target.name}` there is nothing to run",
-            "declare a sink for a model, or override it under the target's sinks",
-        )
+        return ()
     return (*(set_statement(key, value) for key, value in SETTINGS.items()), *tables, statement_set(inserts))
 
 
