@@ -258,3 +258,11 @@ def test_every_code_has_a_case() -> None:
 
 def test_the_project_that_the_cases_change_has_no_problem(project: ProjectBuilder) -> None:
     assert build(project, {}).check(strict=True) == ()
+
+
+def test_what_the_parser_says_reaches_nobody(project: ProjectBuilder) -> None:
+    from .conftest import run_cli
+
+    done = run_cli("check", "--project", str(project("SET k, COUNT(*) AS n FROM source('orders')").root))
+    assert done.code == 1
+    assert "Falling back" not in done.stderr + done.stdout

@@ -6,6 +6,7 @@ SELECT, and that source() and ref() take one quoted name.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from streamform.project.model import Model
 from streamform.sql.aggregates import AGGREGATES
 from streamform.sql.functions import CALLABLE_NAMES
 from streamform.sql.unsupported import FUNCTIONS_REFUSED
+
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())  # what it tells is told again as a problem of the model
 
 MAX_NESTING = 100
 INPUT_FUNCTIONS = ("source", "ref")
