@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import requests
 from confluent_kafka.admin import AdminClient
 
+from integration.shop import Shop, make_shop
 from integration.stack import PARTS, SqlGateway, Stack, missing_parts, runs, topics
 from integration.stack.topics import Isolation, TopicRecord
 
@@ -111,6 +114,15 @@ def read_topic(stack: Stack, kafka_admin: AdminClient) -> ReadTopic:
 def compacted() -> Callable[[Iterable[TopicRecord]], dict[tuple[Any, ...], Any]]:
     """The last value of each key of what was read."""
     return topics.compacted
+
+
+@pytest.fixture
+def shop(tmp_path: Path, stack: Stack, new_topic: NewTopic, read_topic: ReadTopic) -> Iterator[Shop]:
+    """The example project with topics of its own; its jobs are ended after the test."""
+    made = make_shop(tmp_path, stack, new_topic, read_topic)
+    yield made
+    for job in made.active():
+        requests.patch(f"{stack.rest_url}/jobs/{job}?mode=cancel", timeout=30)
 
 
 @pytest.fixture

@@ -5,133 +5,14 @@ from __future__ import annotations
 import http.server
 import json
 import os
-import subprocess
-import sys
 import threading
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
-from integration.conftest import NewTopic, PrivateGateway, ReadTopic
-from integration.stack import Stack
-from integration.stack.process import until
-from integration.stack.topics import compacted, produce
-from streamform import api
-from tests.conftest import environment
-
-ROWS_S = 60.0
-Orders = list[dict[str, Any]]
-
-
-@dataclass
-class Shop:
-    """The example project on its Flink target, with topics of its own."""
-
-    folder: Path
-    stack: Stack
-    orders: str
-    metrics: str
-    big: str
-    read: ReadTopic
-
-    def run(self, *arguments: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
-        """A command in a process of its own."""
-        command = [sys.executable, "-m", "streamform.cli", *arguments, "--project", str(self.folder), "--target", "cluster"]
-        variables = environment(**({"STREAMFORM_CRASH_AT": crash_at} if crash_at else {}))
-        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=300, check=False)
-
-    def apply(self, **options: Any) -> subprocess.CompletedProcess[str]:
-        done = self.run("apply", **options)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-    def approve(self) -> None:
-        """Approve the plan that waits."""
-        (waiting,) = [view for view in api.approvals(self.folder, target="cluster")[1] if view.status == "pending"]
-        words = waiting.plan.acknowledge
-        api.decide(self.folder, [waiting.plan.plan_id], "approve", by="somebody", reason="wanted", acknowledge=words, target="cluster")
-
-    def edit(self, file: str, before: str, after: str) -> None:
-        path = self.folder / file
-        assert before in path.read_text()
-        path.write_text(path.read_text().replace(before, after))
-
-    def jobs(self) -> list[dict[str, Any]]:
-        """Every job of this project, by its labels, newest first."""
-        found = requests.get(f"{self.stack.rest_url}/jobs/overview", timeout=30).json()["jobs"]
-        mine = []
-        for job in found:
-            config = requests.get(f"{self.stack.rest_url}/jobs/{job['jid']}/config", timeout=30)
-            labels = config.json().get("execution-config", {}).get("user-config", {}) if config.ok else {}
-            if labels.get("streamform.project") == self.name:
-                mine.append(job)
-        return sorted(mine, key=lambda job: -job["start-time"])
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
-
-    def active(self) -> list[str]:
-        return [job["jid"] for job in self.jobs() if job["state"] == "RUNNING"]
-
-    def send(self, orders: Orders) -> None:
-        produce(self.stack.bootstrap_servers, self.orders, [(None, json.dumps(order).encode()) for order in orders])
-
-    def totals(self, topic: str) -> dict[int, tuple[Any, ...]]:
-        """The rows of a sink: total and number of orders by customer."""
-        return {key[0]: (value["total_spend"], value.get("orders")) for key, value in compacted(self.read(topic)).items()}
-
-    def await_totals(self, expected: dict[int, tuple[Decimal, int]]) -> None:
-        """Wait until the sink holds exactly these rows."""
-        until(lambda: self.totals(self.metrics) == expected, ROWS_S)
-        assert self.totals(self.metrics) == expected
-
-
-def shipped_orders() -> Orders:
-    """The events that the example ships with, in the order of their times, so that none is late anywhere."""
-    file = Path(api.__file__).parent / "templates" / "shop" / "data" / "orders.jsonl"
-    orders = [json.loads(line) for line in file.read_text().splitlines()]
-    return sorted(orders, key=lambda order: order["ordered_at"])[:600]
-
-
-def expected_totals(orders: Orders, keep: Callable[[str], bool] = lambda status: status != "test") -> dict[int, tuple[Decimal, int]]:
-    """What the models compute, in a few lines of Python."""
-    found: dict[int, tuple[Decimal, int]] = {}
-    for order in orders:
-        customer, amount, status = order.get("customer_id"), order.get("amount"), order.get("status")
-        if customer is not None and amount is not None and status is not None and keep(status):
-            total, number = found.get(customer, (Decimal("0.00"), 0))
-            found[customer] = (total + Decimal(str(amount)), number + 1)
-    return found
-
-
-@pytest.fixture
-def shop(tmp_path: Path, stack: Stack, new_topic: NewTopic, read_topic: ReadTopic) -> Iterator[Shop]:
-    compact = {"cleanup.policy": "compact"}
-    topics = new_topic("orders"), new_topic("metrics", config=compact), new_topic("big", config=compact)
-    folder = tmp_path / f"shop_{uuid.uuid4().hex[:8]}"
-    api.init(folder)
-    made = Shop(folder, stack, *topics, read_topic)
-    for before, after in (
-        ("name: shop", f"name: {folder.name}"),
-        ("http://localhost:8083", stack.gateway_url),
-        ("http://localhost:8081", stack.rest_url),
-        ("file:///opt/flink/savepoints", stack.savepoint_dir),
-        ("localhost:9092", stack.bootstrap_servers),
-        ("topic: orders", f"topic: {topics[0]}"),
-        ("topic: customer-metrics", f"topic: {topics[1]}"),
-        ("topic: big-customers", f"topic: {topics[2]}"),
-    ):
-        made.edit("streamform.yml", before, after)
-    yield made
-    for job in made.active():
-        requests.patch(f"{stack.rest_url}/jobs/{job}?mode=cancel", timeout=30)
+from integration.conftest import PrivateGateway
+from integration.shop import Shop, expected_totals, one_error, shipped_orders, untouched
+from integration.stack.topics import produce
 
 
 def test_an_apply_starts_one_job_whose_rows_are_those_of_a_plain_computation(shop: Shop) -> None:
@@ -217,19 +98,6 @@ def test_a_replacement_that_is_killed_leads_to_exactly_one_job(shop: Shop, point
     shop.apply()
     assert len(shop.active()) == 1
     shop.await_totals(expected_totals(orders, lambda status: status == "paid"))
-
-
-def untouched(shop: Shop) -> bool:
-    """Whether nothing was recorded and nothing runs."""
-    store = shop.folder / ".streamform"
-    return not (store / "applied").exists() and not (store / "journal").exists() and shop.active() == []
-
-
-def one_error(done: subprocess.CompletedProcess[str]) -> str:
-    assert "Traceback" not in done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1, done.stderr
-    return errors[0]
 
 
 def test_a_gateway_that_is_not_there_is_one_error(shop: Shop) -> None:

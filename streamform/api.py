@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamform.catalog import Catalog
     from streamform.lifecycle.apply import Applier
     from streamform.lifecycle.approval import DecisionWord, PendingPlan
+    from streamform.lifecycle.deploy_plan import DeployPlan
     from streamform.lifecycle.journal import Action, Attempt
     from streamform.lifecycle.ports import Progress
     from streamform.lifecycle.situation import Situation
@@ -285,28 +286,35 @@ def apply(
     policy: Policy | None = None,
     progress: OnProgress = _silent,
     on_plan: Callable[[PlanResult], None] = lambda result: None,
+    saved: DeployPlan | None = None,
 ) -> ApplyResult:
     """Plan, ask the gate, and carry out what it lets through, one unit at a time.
 
     `policy` is what holds where the target declares none; None asks nothing. A unit that is blocked holds up no other.
-    Raises: StreamformError when a unit's outcome is unknown, when nothing could be done, or when the lock is held.
+    Raises: StreamformError when a unit's outcome is unknown, nothing could be done, the lock is held, or a `saved` plan is stale.
     """
     from streamform.session import open_session
 
     compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("apply", by)):
-        return _apply(session, session.applier(by, progress), unit, policy, on_plan)
+        return _apply(session, session.applier(by, progress), unit, policy, on_plan, saved)
 
 
 def _apply(
-    session: Session, applier: Applier, unit: str | None, policy: Policy | None, on_plan: Callable[[PlanResult], None]
+    session: Session,
+    applier: Applier,
+    unit: str | None,
+    policy: Policy | None,
+    on_plan: Callable[[PlanResult], None],
+    saved: DeployPlan | None = None,
 ) -> ApplyResult:
     from streamform.session import wanted_units
 
+    session.check_saved(saved)
     before = session.record_text()
     finished = {outcome.name: outcome for outcome in session.finish_open(applier)}
     situation = session.assess(observe=True)
-    chosen = wanted_units(situation.units, unit)
+    chosen = session.due(wanted_units(situation.units, unit), situation, saved)
     effective = session.target.approvals or policy
     on_plan(_plan_result(session, situation, effective))
     fresh = [session.apply_unit(applier, unit_plan, effective) for unit_plan in chosen]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from streamform.diagnostics import Diagnostic
@@ -74,6 +74,15 @@ class PlanResult:
     situation: Situation | None = None
     approvals: Mapping[str, ApprovalView] = field(default_factory=dict)
     """By unit."""
+
+
+@dataclass(frozen=True)
+class SavedPlan:
+    """A plan and the document that it was written to."""
+
+    result: PlanResult
+    file: str
+    document: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

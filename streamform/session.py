@@ -26,6 +26,7 @@ from streamform.results import ApprovalView, UnitOutcome
 if TYPE_CHECKING:
     from streamform.lifecycle.apply import Applier, UnitResult
     from streamform.lifecycle.approval import PendingPlan
+    from streamform.lifecycle.deploy_plan import DeployPlan
     from streamform.lifecycle.journal import Action, Attempt
     from streamform.plan.compiled import Compiled
     from streamform.project.model import Policy, Project, Target
@@ -160,6 +161,25 @@ class Session:
             return UnitOutcome(unit.name, unit.plan_id, verdict, requires, "blocked", None, decision.reason, registered.acknowledge, unit)
         result = applier.apply(unit, decision, action)
         return UnitOutcome(unit.name, unit.plan_id, verdict, requires, result.outcome, result, result.problem, None, unit)
+
+    def check_saved(self, saved: DeployPlan | None) -> None:
+        """Refuse a saved plan, before anything is done, that is not this target's, is stale or was applied. Raises: DocumentError, Refused."""
+        if saved is None:
+            return
+        from streamform.lifecycle.deploy_plan import check_place, due_units, refuse_applied
+
+        check_place(saved, self.project.name, self.target.name)
+        newest = self.deployed().newest
+        refuse_applied(saved, due_units(saved, self.assess(observe=True).units, newest), newest)
+
+    def due(self, units: list[UnitPlan], situation: Situation, saved: DeployPlan | None) -> list[UnitPlan]:
+        """Those units whose plans are to be carried out: all, or what is left of a saved plan. Raises: Refused when that is stale."""
+        if saved is None:
+            return units
+        from streamform.lifecycle.deploy_plan import due_units
+
+        names = {unit.name for unit in due_units(saved, situation.units, self.deployed().newest)}
+        return [unit for unit in units if unit.name in names]
 
     def finish_open(self, applier: Applier) -> list[UnitOutcome]:
         """Go on with attempts that were cut off; one that had not acted and is no longer wanted is closed instead."""

@@ -1,7 +1,5 @@
 """Values and changelogs: what operators compute, what they emit, and which error names what would be lost."""
 
-# ruff: noqa: S608 - models are put together from parts; there is no database to inject anything into
-
 from __future__ import annotations
 
 import pytest

@@ -1,7 +1,5 @@
 """SQL to typed relations: what is accepted, which type it has, how it is written canonically, and what is refused by name."""
 
-# ruff: noqa: S608 - models are put together from parts; there is no database to inject anything into
-
 from __future__ import annotations
 
 import pytest

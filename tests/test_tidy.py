@@ -29,7 +29,7 @@ from tests.conftest import REPOSITORY, run_python
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("streamform_dagster", "streamform.cli", "streamform.testing", "streamform.pytest_plugin"),
-    ("streamform.api", "streamform.session", "streamform.fixtures", "streamform.results", "streamform.catalog"),
+    ("streamform.api", "streamform.session", "streamform.fixtures", "streamform.results", "streamform.catalog", "streamform.saved_plan"),
     ("streamform.render", "streamform.adapters"),
     ("streamform.lifecycle",),
     ("streamform.simulator", "streamform.backends"),

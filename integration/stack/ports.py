@@ -16,7 +16,7 @@ def free_ports(count: int) -> list[int]:
     chosen: list[int] = []
     with ExitStack() as held:
         while len(chosen) < count:
-            port = random.randrange(LOW, HIGH)  # noqa: S311 - not a secret
+            port = random.randrange(LOW, HIGH)
             probe = held.enter_context(socket.socket())
             try:
                 probe.bind((HOST, port))

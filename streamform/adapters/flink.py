@@ -7,9 +7,11 @@ name says nothing. What is submitted is a compiled plan, kept on the cluster's s
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -29,6 +31,7 @@ from streamform.backends.flink.script import (
     settings_of,
 )
 from streamform.errors import JobFailed, OutcomeUnknown, Refused, StreamformError
+from streamform.identity.manifest import sink_addresses
 from streamform.lifecycle.ports import DesiredUnit, Observation, ObservedJob, Progress, RunningUnit, StageContext
 from streamform.lifecycle.stages import Stage
 
@@ -89,8 +92,14 @@ class FlinkBackend:
 
             field = f"flink.rest of target `{self.target.name}`"
             address = resolve(self.settings.rest) if self.settings.rest is not None else self._address_from_gateway()
-            self._jobs = FlinkJobs(JobManager(HttpService("the JobManager", address, field)))
+            self._jobs = FlinkJobs(JobManager(HttpService("the JobManager", address, field), self.cleaner()))
         return self._jobs
+
+    def cleaner(self, statements: Sequence[str] = ()) -> Callable[[str], str]:
+        """What takes the values of references, the target's and those of statements, out of a text."""
+        names = referenced([*statements, json.dumps(asdict(self.target), default=str)])
+        secrets = {name: os.environ[name] for name in names if name in os.environ}
+        return lambda text: redacted(text, secrets)
 
     def _address_from_gateway(self) -> str:
         """Where the gateway submits to, for a target that declares no `rest`."""
@@ -139,6 +148,11 @@ class FlinkBackend:
     def preflight(self, context: StageContext) -> None:
         """Gateway, JobManager and topics are there, the SQL compiles, and nothing of the unit runs that no record names."""
         assert context.unit is not None, "only units that stay are submitted"
+        if not context.unit.statements:
+            raise Refused(
+                f"no model of unit `{context.unit_name}` has a sink, so on target `{self.target.name}` there is nothing to run",
+                "declare a sink for a model, or override it under the target's sinks",
+            )
         recorded = None if context.running is None else context.running.job_id
         known = {recorded, *(unit.job_id for unit in context.replaced)}
         stray = next((job for job in self.jobs().labelled(self.labels(context.unit_name)) if job.job_id not in known), None)
@@ -157,8 +171,9 @@ class FlinkBackend:
         from streamform.adapters.flink_topics import check_topics
 
         assert context.unit is not None
-        before = [] if context.running is None else [context.running]
-        check_topics(resolve(self.target.kafka.bootstrap_servers), context.unit.plan, [*before, *context.replaced])
+        recorded = [unit for unit in (context.running, *context.replaced) if unit is not None]
+        ours = {address for unit in recorded for address in sink_addresses(unit.manifest)}
+        check_topics(resolve(self.target.kafka.bootstrap_servers), context.unit.plan, lambda: context.written() | ours)
 
     # acting
 
@@ -178,6 +193,8 @@ class FlinkBackend:
     def submit(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Start the unit's job, once: from the savepoint it was stopped with, or from its sources' beginning."""
         job_id = self.job_id(context)
+        if self.jobs().is_active(self.job_id(context, "restore")):
+            raise JobFailed("the start failed before, and what ran before was started again")
         restored = context.running if stage.fact("restore") else None
         assert restored is None or restored.savepoint is not None, "only what was stopped with a savepoint is restored"
         assert context.unit is not None
@@ -241,8 +258,8 @@ class FlinkBackend:
             except OutcomeUnknown:
                 if not self.jobs().appears(job_id, APPEAR_S):
                     raise
-            except StreamformError:
-                if self.jobs().manager.job(job_id) is None or not self.jobs().is_active(job_id):
+            except StreamformError as error:
+                if not (self.jobs().appears(job_id, APPEAR_S) if _is_timeout(error) else self.jobs().is_active(job_id)):
                     raise
 
     def verify(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
@@ -260,20 +277,31 @@ class FlinkBackend:
 
     def stop(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """End the unit's job and every job that it takes over, with a savepoint where it is kept."""
-        savepoint: str | None = None
-        stopped = [unit for unit in (context.running, *context.replaced) if unit is not None and unit.job_id is not None]
-        for unit in stopped:
-            assert unit.job_id is not None
-            context.progress(Progress(stage.kind, f"job {unit.job_id}"))
+        savepoints: dict[str, str] = dict(context.remembered.get("savepoints", {}))
+        for name, job_id in _ending(context).items():
+            context.progress(Progress(stage.kind, f"job {job_id}"))
             if stage.fact("savepoint") is False:
-                self.jobs().cancel(unit.job_id)
+                self.jobs().cancel(job_id)
                 continue
-            trigger = hashlib.sha256(f"{context.attempt} {unit.job_id}".encode()).hexdigest()[:32]
-            folder = None if self.settings.savepoint_dir is None else resolve(self.settings.savepoint_dir)
-            location = self.jobs().stop_with_savepoint(unit.job_id, folder, trigger)
-            savepoint = location if unit is context.running else savepoint
-        text = f"savepoint {savepoint}" if savepoint else "stopped"
-        return {"savepoint": savepoint, "text": text}
+            is_needed = bool(stage.fact("savepoint")) or self.jobs().is_active(job_id)
+            try:
+                savepoints[name] = self.stopped(context, job_id)
+            except JobFailed:
+                if is_needed:
+                    raise
+                continue
+            context.remember({"savepoints": dict(savepoints)})
+        savepoint = savepoints.get(context.unit_name)
+        return {"savepoint": savepoint, "savepoints": savepoints, "text": f"savepoint {savepoint}" if savepoint else "stopped"}
+
+    def stopped(self, context: StageContext, job_id: str) -> str:
+        """The savepoint with which a job ended. Raises: JobFailed where there is none, Unreachable when it takes too long."""
+        folder = None if self.settings.savepoint_dir is None else resolve(self.settings.savepoint_dir)
+        return self.jobs().stop_with_savepoint(job_id, folder, self.trigger(context, job_id))
+
+    def trigger(self, context: StageContext, job_id: str) -> str:
+        """The id of a savepoint's request, the same each time that an attempt asks."""
+        return hashlib.sha256(f"{context.attempt} {job_id}".encode()).hexdigest()[:32]
 
     def follow(self, contexts: Sequence[StageContext], stop: Event) -> None:
         """Jobs run by themselves."""
@@ -282,35 +310,50 @@ class FlinkBackend:
     def has_acted(self, stage: Stage, context: StageContext) -> bool:
         """Whether a stage that was cut off reached the cluster."""
         if stage.kind == "submit":
-            return self.jobs().manager.job(self.job_id(context)) is not None
+            return bool(context.remembered) and self.jobs().appears(self.job_id(context), APPEAR_S)
         if stage.kind in ("stop-job", "remove"):
-            ids = [unit.job_id for unit in (context.running, *context.replaced) if unit is not None and unit.job_id is not None]
-            return any(not self.jobs().is_active(job_id) for job_id in ids)
+            return any(self._is_ending(context, job_id) for job_id in _ending(context).values())
         return False
 
+    def _is_ending(self, context: StageContext, job_id: str) -> bool:
+        return not self.jobs().is_active(job_id) or self.jobs().manager.savepoint(job_id, self.trigger(context, job_id)) is not None
+
     def compensate(self, context: StageContext, error: Exception) -> Mapping[str, Any] | None:
-        """End what was started; start what ran before again where it had been stopped."""
+        """End what was started; start what ran before again where it had been stopped. Units that it replaces stay stopped."""
         self.jobs().cancel(self.job_id(context))
-        stopped = context.done.get("stop-job", {})
-        running = context.running
-        if running is None or not stopped.get("savepoint"):
-            return None
-        plan = running.details.get("plan")
+        savepoints: dict[str, str] = dict(context.done.get("stop-job", context.remembered).get("savepoints", {}))
+        savepoint = savepoints.pop(context.unit_name, None)
+        others = "".join(f"; unit `{name}` is stopped with a savepoint" for name in savepoints)
+        if context.running is None or savepoint is None:
+            return {"job_id": context.running.job_id, "stopped": savepoints, "text": others[2:]} if savepoints and context.running else None
+        try:
+            job_id = self.brought_back(context, context.running, savepoint)
+            crash_point("flink-restored")
+        except Refused as problem:
+            text = f"what ran before is stopped with a savepoint: {problem.message}"
+            return {"status": "stopped", "savepoint": savepoint, "stopped": savepoints, "text": text + others}
+        return {"job_id": job_id, "stopped": savepoints, "text": f"what ran before runs again as job {job_id}{others}"}
+
+    def brought_back(self, context: StageContext, running: RunningUnit, savepoint: str) -> str:
+        """The job that goes on from a savepoint as before. Raises: Refused where it can't; nothing of it runs then."""
+        plan, job_id = running.details.get("plan"), self.job_id(context, "restore")
         if not plan:
-            return {"status": "stopped", "savepoint": stopped["savepoint"], "text": "what ran before is stopped with a savepoint"}
-        job_id = self.job_id(context, "restore")
-        settings = self.job_settings(context, job_id, str(stopped["savepoint"]))
+            raise Refused("it was not submitted as a compiled plan")
         if self.jobs().manager.job(job_id) is None:
+            settings = self.job_settings(context, job_id, savepoint)
             self.start(job_id, running.statements, str(plan), settings, compiles=False)
-        self.jobs().await_healthy(job_id, lambda text: None)
-        return {"job_id": job_id, "text": f"what ran before runs again as job {job_id}"}
+        try:
+            self.jobs().await_healthy(job_id, lambda text: None)
+        except JobFailed:
+            self.jobs().cancel(job_id)
+            raise
+        return job_id
 
     @contextmanager
     def session(self, statements: Sequence[str]) -> Iterator[GatewaySession]:
         """A session in which a unit's tables and views are defined."""
-        session = self.gateway().session(settings_of(tuple(statements)))
-        secrets = {name: os.environ[name] for name in referenced(statements) if name in os.environ}
-        session.clean = lambda text: redacted(text, secrets)
+        session = self.gateway().session({"execution.runtime-mode": "streaming", **settings_of(tuple(statements))})
+        session.clean = self.cleaner(statements)
         try:
             for statement in definitions_of(tuple(statements)):
                 session.define(resolve(statement))
@@ -324,6 +367,17 @@ class FlinkBackend:
             self._gateway.http.close()
         if self._jobs is not None:
             self._jobs.manager.http.close()
+
+
+def _ending(context: StageContext) -> dict[str, str]:
+    """The jobs of the unit and of those that it takes over, by unit."""
+    units = (context.running, *context.replaced)
+    return {unit.name: unit.job_id for unit in units if unit is not None and unit.job_id is not None}
+
+
+def _is_timeout(error: StreamformError) -> bool:
+    """Whether the gateway gave up waiting for the cluster, which may have taken the job."""
+    return "TimeoutException" in getattr(error, "stack", "")
 
 
 def _resolved(text: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from streamform.adapters.crashpoint import crash_point
 from streamform.errors import JobFailed, Unreachable
 
 if TYPE_CHECKING:
@@ -13,10 +15,14 @@ if TYPE_CHECKING:
 
 HEALTHY_S = 180.0
 """How long a job may take until all its tasks run and a checkpoint is complete."""
+SETTLE_S = 2.0
+"""How long all tasks must run before a checkpoint counts, so that a job that fails on its first events is not taken for healthy."""
 RESTARTS = 3
 """Restarts after which a starting job counts as failed."""
 STOP_S = 600.0
 """How long a savepoint may take."""
+READY_S = 30.0
+"""How long a job's tasks may take until a savepoint can begin."""
 LOOK_S = 0.25
 
 STATES = {
@@ -34,7 +40,8 @@ STATES = {
 }
 """The JobManager's words to those of the published status document; RUNNING counts only when every task runs."""
 
-NOT_YET = "Not all required tasks are currently running"
+NOT_YET = ("Not all required tasks are currently running", "tasks not ready")
+"""Parts of a savepoint's failure that pass once a job's tasks run."""
 
 
 class FlinkJobs:
@@ -45,8 +52,7 @@ class FlinkJobs:
 
     def is_active(self, job_id: str) -> bool:
         """Whether a job runs or tries to."""
-        job = self.manager.job(job_id)
-        return job is not None and job.is_active
+        return self.manager.is_active(job_id)
 
     def labelled(self, labels: Mapping[str, str]) -> list[Job]:
         """Active jobs that carry these labels."""
@@ -63,26 +69,32 @@ class FlinkJobs:
 
     def await_healthy(self, job_id: str, tell: Callable[[str], None]) -> Mapping[str, Any]:
         """Wait until every task runs and a checkpoint is complete. Raises: JobFailed with the newest cause."""
-        deadline, asked, told = time.monotonic() + HEALTHY_S, False, ""
-        while time.monotonic() < deadline:
+        deadline, told = time.monotonic() + HEALTHY_S, ""
+        since, trigger = deadline, ""
+        while (now := time.monotonic()) < deadline:
             job = self.manager.job(job_id)
             if job is None or not job.is_active:
                 raise self._failed(job_id, "is gone" if job is None else f"ended as {job.state.lower()}")
-            if job.is_healthy:
-                done = self.manager.checkpoints(job_id)
-                if done.completed:
-                    return {"tasks": job.all_tasks, "checkpoints": done.completed}
-                if not asked:
-                    self.manager.trigger_checkpoint(job_id, job_id)
-                    asked = True
-            elif self.manager.restarts(job_id) >= RESTARTS:
+            since = min(since, now) if job.is_healthy else deadline
+            if now - since < SETTLE_S:
+                trigger = ""
+            elif not trigger:
+                trigger = uuid.uuid4().hex
+                self.manager.trigger_checkpoint(job_id, trigger)
+            elif self.manager.has_completed(job_id, trigger):
+                return {"tasks": job.all_tasks}
+            if not job.is_healthy and self.manager.restarts(job_id) >= RESTARTS:
                 raise self._failed(job_id, f"restarted {RESTARTS} times")
-            shown = f"{job.running_tasks} of {job.all_tasks} tasks run"
+            shown = f"{job.running_tasks} of {job.all_tasks} tasks run" + self._shortage(job)
             if shown != told:
                 tell(shown)
                 told = shown
             time.sleep(LOOK_S)
-        raise self._failed(job_id, f"is not healthy after {HEALTHY_S:.0f} s")
+        raise self._failed(job_id, f"is not healthy after {HEALTHY_S:.0f} s: {told}")
+
+    def _shortage(self, job: Job) -> str:
+        """What a job that does not run may wait for."""
+        return "" if job.running_tasks or self.manager.has_free_slots() else "; no task slot is free"
 
     def _failed(self, job_id: str, what: str) -> JobFailed:
         from streamform.backends.flink.cause import advice
@@ -92,12 +104,13 @@ class FlinkJobs:
 
     def stop_with_savepoint(self, job_id: str, folder: str | None, trigger: str) -> str:
         """End a job with a savepoint; where it is. Raises: JobFailed when none was made, Unreachable when it takes too long."""
-        deadline, number = time.monotonic() + STOP_S, 0
+        deadline, ready, number = time.monotonic() + STOP_S, time.monotonic() + READY_S, 0
         job = self.manager.job(job_id)
         if job is None:
             raise JobFailed(f"job {job_id} is gone, so it can't be stopped with a savepoint")
         if job.is_active and self.manager.savepoint(job_id, trigger) is None:
             self.manager.stop(job_id, folder, trigger)
+            crash_point("flink-stopping")
         while time.monotonic() < deadline:
             status = self.manager.savepoint(job_id, trigger)
             if status is None:
@@ -105,8 +118,8 @@ class FlinkJobs:
             if status.is_done and status.location is not None:
                 self.manager.wait_ended(job_id, max(1.0, deadline - time.monotonic()))
                 return status.location
-            if status.is_done and NOT_YET not in (status.problem or ""):
-                raise JobFailed(f"job {job_id} can't be stopped with a savepoint: {status.problem}")
+            if status.is_done and (time.monotonic() > ready or not _can_pass(status.problem)):
+                raise self._unstoppable(job_id, status.problem)
             if status.is_done:
                 number += 1
                 trigger = f"{int(trigger, 16) + number:032x}"[-32:]
@@ -114,6 +127,13 @@ class FlinkJobs:
             time.sleep(LOOK_S)
         raise Unreachable(
             f"the savepoint of job {job_id} is not complete after {STOP_S:.0f} s", "run the command again; it goes on waiting"
+        )
+
+    def _unstoppable(self, job_id: str, problem: str | None) -> JobFailed:
+        cause = self.manager.failure(job_id) if _can_pass(problem) else None
+        return JobFailed(
+            f"job {job_id} can't be stopped with a savepoint: {problem}" + (f"; it fails with {cause}" if cause else ""),
+            "mend what stops it, or give up its state with `streamform stop --discard-state`",
         )
 
     def _location_of(self, job_id: str) -> str:
@@ -128,3 +148,7 @@ class FlinkJobs:
         if self.is_active(job_id):
             self.manager.cancel(job_id)
             self.manager.wait_ended(job_id, STOP_S)
+
+
+def _can_pass(problem: str | None) -> bool:
+    return any(mark in (problem or "") for mark in NOT_YET)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from streamform.adapters.kafka import filled_topics, missing_topics
 from streamform.errors import Refused
-from streamform.identity.manifest import sink_addresses
-from streamform.lifecycle.ports import RunningUnit
 from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 
 
-def check_topics(bootstrap_servers: str, plan: Plan, before: Sequence[RunningUnit]) -> None:
-    """Raise Refused for a topic that is missing, and for a new sink's topic that holds records already."""
+def check_topics(bootstrap_servers: str, plan: Plan, ours: Callable[[], frozenset[str]]) -> None:
+    """Raise Refused for a topic that is missing, and for a sink's topic that holds records and is none of `ours`."""
     read, written = _source_topics(plan), _sink_topics(plan)
     missing = missing_topics(bootstrap_servers, [*read, *written])
     if missing:
         topic = missing[0]
         raise Refused(f"there is no topic `{topic}`, {(read | written)[topic]}", "create it, or correct its name")
-    ours = {address for unit in before for address in sink_addresses(unit.manifest)}
-    for topic in filled_topics(bootstrap_servers, [topic for topic in written if topic not in ours]):
+    known = ours()
+    for topic in filled_topics(bootstrap_servers, [topic for topic in written if topic not in known]):
         raise Refused(
             f"topic `{topic}`, {written[topic]}, holds records that this project did not write", "name another topic, or delete its records"
         )

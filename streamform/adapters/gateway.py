@@ -78,11 +78,6 @@ class Gateway:
             )
         return found
 
-    def version(self) -> str:
-        """Flink's version."""
-        reply = self.http.get(f"{self.prefix}/info")
-        return str(reply.document.get("version", "")) if isinstance(reply.document, dict) else ""
-
     def session(self, properties: Mapping[str, str]) -> GatewaySession:
         """A fresh session; it is opened by its first statement."""
         return GatewaySession(self, properties)

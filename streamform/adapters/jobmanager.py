@@ -14,8 +14,8 @@ from streamform.errors import JobFailed, Unreachable
 
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "SUSPENDED"})
 """States that a job does not leave."""
-OFF = 2**62
-"""Checkpoint intervals above are Flink's way to say that there are none."""
+UNKNOWN_JOB = "FlinkJobNotFoundException"
+"""Part of the answer, with status 500, about the status of a job that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,43 +65,31 @@ class JobManager:
     """One cluster's JobManager."""
 
     http: HttpService
+    clean: Callable[[str], str] = lambda text: text
+    """Takes secrets out of what the cluster says."""
     _labels: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def overview(self) -> dict[str, Any]:
-        """Version and slots. Raises: Unreachable, also where something else answers."""
-        found = self._ok(self.http.get("/overview"), "its overview")
-        if "flink-version" not in found:
-            raise Unreachable(
-                f"{self.http.what} at {self.http.shown} is no JobManager: its overview names no version", f"check {self.http.field}"
-            )
-        return found
-
-    def settings(self) -> dict[str, str]:
-        """The cluster's configuration."""
-        reply = self.http.get("/jobmanager/config")
-        return (
-            {str(item.get("key")): str(item.get("value")) for item in reply.document}
-            if reply.is_ok and isinstance(reply.document, list)
-            else {}
-        )
+    def has_free_slots(self) -> bool:
+        """Whether some task slot is free."""
+        return bool(self._ok(self.http.get("/overview"), "its overview").get("slots-available"))
 
     def jobs(self) -> list[Job]:
         """Every job that the JobManager remembers."""
         return [_job(item) for item in self._ok(self.http.get("/jobs/overview"), "its jobs").get("jobs", [])]
 
     def job(self, job_id: str) -> Job | None:
-        """One job, None when the JobManager does not know it."""
-        reply = self.http.get(f"/jobs/{job_id}")
-        if reply.status == 404:
-            return None
-        found = self._ok(reply, f"job {job_id}")
-        tasks: dict[str, int] = {}
-        for vertex in found.get("vertices", []):
-            for state, number in vertex.get("tasks", {}).items():
-                tasks[state] = tasks.get(state, 0) + number
-        done = tasks.get("RUNNING", 0) + (tasks.get("FINISHED", 0) if tasks.get("RUNNING") else 0)
-        start = found.get("start-time", 0)
-        return Job(job_id, found.get("name", ""), found.get("state", "UNKNOWN"), start, done, sum(tasks.values()))
+        """One job, None when the JobManager does not know it.
+
+        Taken from the overview: what `/jobs/<id>` says can be three seconds old.
+        """
+        return next((job for job in self.jobs() if job.job_id == job_id), None)
+
+    def is_active(self, job_id: str) -> bool:
+        """Whether a job runs or tries to."""
+        reply = self.http.get(f"/jobs/{job_id}/status")
+        if reply.status == 404 or any(UNKNOWN_JOB in text for text in reply.errors):
+            return False
+        return self._ok(reply, f"job {job_id}").get("status") not in ENDED
 
     def labels(self, job_id: str) -> dict[str, str]:
         """A job's labels; empty for a job without, or one that is gone."""
@@ -124,7 +112,11 @@ class JobManager:
             return None
         entries = (reply.document.get("exceptionHistory") or {}).get("entries") or []
         stack = entries[0].get("stacktrace") if entries else reply.document.get("root-exception")
-        return root_cause(stack) if stack else None
+        return self.cause(stack) if stack else None
+
+    def cause(self, stack: str) -> str:
+        """The root cause of a stack, without secrets."""
+        return self.clean(root_cause(stack))
 
     def checkpoints(self, job_id: str) -> Checkpoints:
         """A job's checkpoints."""
@@ -137,12 +129,6 @@ class JobManager:
             counts.get("completed", 0), counts.get("failed", 0), restored.get("external_path"), savepoint.get("external_path")
         )
 
-    def checkpoint_interval_ms(self, job_id: str) -> int | None:
-        """How often a job takes a checkpoint, None when it never does."""
-        reply = self.http.get(f"/jobs/{job_id}/checkpoints/config")
-        interval = reply.document.get("interval") if reply.is_ok and isinstance(reply.document, dict) else None
-        return interval if isinstance(interval, int) and interval < OFF else None
-
     def restarts(self, job_id: str) -> int:
         """How often a job was restarted, 0 where the cluster does not say."""
         reply = self.http.get(f"/jobs/{job_id}/metrics?get=numRestarts")
@@ -153,12 +139,20 @@ class JobManager:
         """Ask for a checkpoint now, where the cluster can; without it the next one comes by itself."""
         self.http.send("POST", f"/jobs/{job_id}/checkpoints", {"checkpointType": "CONFIGURED", "triggerId": trigger})
 
+    def has_completed(self, job_id: str, trigger: str) -> bool:
+        """Whether a checkpoint that was asked for is complete; where the cluster takes no requests, any."""
+        reply = self.http.get(f"/jobs/{job_id}/checkpoints/{trigger}")
+        if not reply.is_ok or not isinstance(reply.document, dict):
+            return self.checkpoints(job_id).completed > 0
+        operation = reply.document.get("operation") or {}
+        return "checkpointId" in operation or ("failureCause" in operation and self.checkpoints(job_id).completed > 0)
+
     def stop(self, job_id: str, folder: str | None, trigger: str) -> None:
         """Ask for a stop with a savepoint, without draining; the same trigger again is the same stop."""
         body = {"drain": False, "formatType": "CANONICAL", "triggerId": trigger, **({"targetDirectory": folder} if folder else {})}
         reply = self.http.send("POST", f"/jobs/{job_id}/stop", body)
         if not reply.is_ok:
-            raise JobFailed(f"job {job_id} can't be stopped: {_said(reply)}")
+            raise JobFailed(f"job {job_id} can't be stopped: {self._said(reply)}")
 
     def savepoint(self, job_id: str, trigger: str) -> SavepointStatus | None:
         """What became of a triggered savepoint; None for a trigger that the JobManager does not know."""
@@ -170,38 +164,33 @@ class JobManager:
             return SavepointStatus(False)
         operation = found.get("operation") or {}
         stack = (operation.get("failure-cause") or {}).get("stack-trace")
-        return SavepointStatus(True, operation.get("location"), root_cause(stack) if stack else None)
+        return SavepointStatus(True, operation.get("location"), self.cause(stack) if stack else None)
 
     def cancel(self, job_id: str) -> None:
         """End a job at once."""
         reply = self.http.send("PATCH", f"/jobs/{job_id}?mode=cancel")
         if not reply.is_ok and reply.status not in (404, 409):
-            raise JobFailed(f"job {job_id} can't be cancelled: {_said(reply)}")
+            raise JobFailed(f"job {job_id} can't be cancelled: {self._said(reply)}")
 
-    def wait_ended(self, job_id: str, timeout_s: float, tell: Callable[[str], None] = lambda text: None) -> Job | None:
-        """The job once it is over; None when it is gone. Raises: Unreachable when it does not end in time."""
+    def wait_ended(self, job_id: str, timeout_s: float) -> None:
+        """Return once a job is over. Raises: Unreachable when it does not end in time."""
         deadline, pause = time.monotonic() + timeout_s, 0.05
-        while (job := self.job(job_id)) is not None and job.is_active:
+        while self.is_active(job_id):
             if time.monotonic() > deadline:
-                raise Unreachable(
-                    f"job {job_id} is still {job.state} after {timeout_s:.0f} s", "look at it in Flink's dashboard, then run again"
-                )
-            tell(f"job {job_id} is {job.state.lower()}")
+                raise Unreachable(f"job {job_id} has not ended after {timeout_s:.0f} s", "look at it in Flink's dashboard, then run again")
             time.sleep(pause)
             pause = min(1.0, pause * 1.4)
-        return job
+
+    def _said(self, reply: Reply) -> str:
+        return self.cause(reply.errors[-1]) if reply.errors else f"status {reply.status}"
 
     def _ok(self, reply: Reply, what: str) -> dict[str, Any]:
         if reply.is_ok and isinstance(reply.document, dict):
             return reply.document
-        raise Unreachable(f"{self.http.what} at {self.http.shown} does not tell {what}: {_said(reply)}", f"check {self.http.field}")
+        raise Unreachable(f"{self.http.what} at {self.http.shown} does not tell {what}: {self._said(reply)}", f"check {self.http.field}")
 
 
 def _job(item: dict[str, Any]) -> Job:
     tasks = item.get("tasks") or {}
     running = tasks.get("running", 0) + (tasks.get("finished", 0) if tasks.get("running") else 0)
     return Job(item["jid"], item.get("name", ""), item.get("state", "UNKNOWN"), item.get("start-time", 0), running, tasks.get("total", 0))
-
-
-def _said(reply: Reply) -> str:
-    return root_cause(reply.errors[-1]) if reply.errors else f"status {reply.status}"

@@ -165,20 +165,40 @@ def lineage(arguments: Namespace) -> int:
 
 
 def plan(arguments: Namespace) -> int:
-    """Compare."""
+    """Compare, and save the plan where a file is named."""
+    if arguments.out is not None:
+        return _save_plan(arguments)
     result = api.plan(folder(arguments), target=arguments.target, against=Path(arguments.against) if arguments.against else None)
+    _show_plan(arguments, result)
+    return 0 if result.diff.verdict.can_continue else 1
+
+
+def _show_plan(arguments: Namespace, result: PlanResult, **more: Any) -> None:
+    """A plan in the format that is asked for; `more` are keys of its JSON."""
     if arguments.json or arguments.format == "json":
         from streamform.render.diff import diff_document
         from streamform.render.stages import units_document
 
-        show(diff_document(result.diff, result.target) | {"units": units_document(result)})
+        show(diff_document(result.diff, result.target) | {"units": units_document(result)} | more)
     elif arguments.format == "markdown":
         from streamform.render.diff import diff_markdown
 
         write(diff_markdown(result.diff) + "\n")
     else:
         write(plan_text(result))
-    return 0 if result.diff.verdict.can_continue else 1
+
+
+def _save_plan(arguments: Namespace) -> int:
+    from streamform import saved_plan
+    from streamform.render.deploy_plan import render_saved_plan, saved_plan_document
+
+    if arguments.against is not None:
+        raise UsageError("--out saves a plan for the target, and --against compares with a file", "leave one of them out")
+    saved = saved_plan.save_plan(folder(arguments), Path(arguments.out), target=arguments.target, by=user())
+    _show_plan(arguments, saved.result, deploy_plan=saved_plan_document(saved))
+    if arguments.format == "text" and not arguments.json:
+        write(render_saved_plan(saved, arguments.project))
+    return 1 if saved.document["action"] == "rebuild" else 0
 
 
 def plan_text(result: PlanResult) -> str:
@@ -212,9 +232,13 @@ def apply(arguments: Namespace) -> int:
             write(plan_text(result) + "\n")
             sys.stdout.flush()
 
-    result = api.apply(
-        folder(arguments), target=arguments.target, unit=arguments.unit, by=user(), progress=progress_printer(), on_plan=on_plan
-    )
+    settings: dict[str, Any] = {"by": user(), "progress": progress_printer(), "on_plan": on_plan}
+    if arguments.plan is None:
+        result = api.apply(folder(arguments), target=arguments.target, unit=arguments.unit, **settings)
+    else:
+        from streamform.saved_plan import apply_saved_plan
+
+        result = apply_saved_plan(folder(arguments), Path(arguments.plan), target=arguments.target, unit=arguments.unit, **settings)
     show(apply_document(result)) if arguments.json else write(render_apply(result, arguments.project))
     return EXIT_BY_OUTCOME[result.outcome]
 
@@ -312,6 +336,17 @@ def _decide(arguments: Namespace, decision: DecisionWord, acknowledge: str | Non
         show(approvals_document(views))
     else:
         write("".join(f"{view.plan.plan_id} of unit {view.plan.unit}: {decision} written; the plan is {view.status}\n" for view in views))
+    return 0
+
+
+def schema(arguments: Namespace) -> int:
+    """Print a JSON Schema."""
+    from streamform.render.schema import documents_document, render_documents, schema_document
+
+    if arguments.document is not None and not arguments.list:
+        show(schema_document(arguments.document))
+    else:
+        show(documents_document()) if arguments.json else write(render_documents())
     return 0
 
 

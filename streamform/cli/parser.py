@@ -107,9 +107,15 @@ COMMANDS: tuple[Command, ...] = (
         "compare what runs with what the project describes",
         (
             Option(("--against",), "a manifest or a record instead of the target's", {"metavar": "FILE"}),
+            Option(("--out",), "look at the target, save the plan for apply --plan, register what needs an approval", {"metavar": "FILE"}),
             Option(("--format",), "text, json or markdown", {"choices": ("text", "json", "markdown"), "default": "text"}),
         ),
-        ("streamform plan", "streamform plan --target prod --json", "streamform plan --against plan.json"),
+        (
+            "streamform plan",
+            "streamform plan --target prod --json",
+            "streamform plan --against plan.json",
+            "streamform plan --target prod --out prod.plan",
+        ),
         target=True,
     ),
     Command(
@@ -128,8 +134,8 @@ COMMANDS: tuple[Command, ...] = (
         "apply",
         "apply",
         "plan, ask the gate, and carry out what it lets through",
-        (UNIT,),
-        ("streamform apply", "streamform apply --target prod --unit orders"),
+        (UNIT, Option(("--plan",), "apply what plan --out saved; refused when something has moved since", {"metavar": "FILE"})),
+        ("streamform apply", "streamform apply --target prod --unit orders", "streamform apply --plan prod.plan"),
         target=True,
     ),
     Command(
@@ -175,6 +181,17 @@ COMMANDS: tuple[Command, ...] = (
         (PLAN_IDS, REASON),
         ('streamform revoke 1a2b3c4d5e6f7081 --reason "wrong target"',),
         target=True,
+    ),
+    Command(
+        "schema",
+        "schema",
+        "print the JSON Schema of a document, or list the documents",
+        (
+            Option(("document",), "a document; without one all are listed", {"nargs": "?", "metavar": "DOC"}),
+            Option(("--list",), "list the documents", {"action": "store_true"}),
+        ),
+        ("streamform schema --list", "streamform schema project > project.schema.json"),
+        project=False,
     ),
 )
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from streamform import __version__
 from streamform.errors import DataError, Refused, StreamformError
+from streamform.identity.manifest import sink_addresses
 from streamform.identity.record import AppliedRecord
 from streamform.lifecycle.deployed import NOTHING, Deployed, read_deployed, with_unit
 from streamform.lifecycle.gate import Open
@@ -67,8 +68,17 @@ class Applier:
         action = "remove" if plan.unit is None and action == "apply" else action
         unit = plan.unit if action == "apply" else None
         if unit is not None:
+            self.check_is_free(plan)
             self.backend.preflight(self.idle_context(plan))
         return self.walk(self.begin(plan, unit, decision, action), unit)
+
+    def check_is_free(self, plan: UnitPlan) -> None:
+        """Raise Refused while models of the unit run in another one that goes on."""
+        ending = {plan.name, *(unit.name for unit in plan.replaced)}
+        for name, unit in read_deployed(self.store).units.items():
+            both = sorted(set(plan.models) & set(unit.models))
+            if both and name not in ending and unit.status == "applied":
+                raise Refused(f"unit `{name}` still runs model `{both[0]}` of unit `{plan.name}`", f"apply unit `{name}` first")
 
     def catch_up(self, plan: UnitPlan) -> UnitResult:
         """Nothing differs: consume what is new, where that is the backend's way. No entry is written."""
@@ -128,7 +138,9 @@ class Applier:
             try:
                 attempt = self.execute(attempt, index, unit, deployed)
             except (Refused, DataError) as error:
-                return self.failed(attempt, unit, deployed, error)
+                written = self.store.newest(attempt.unit)
+                assert written is not None, "the attempt is open, with what the stage wanted remembered"
+                return self.failed(written, unit, deployed, error)
         return self.closed(attempt)
 
     def execute(self, attempt: Attempt, index: int, unit: DesiredUnit | None, deployed: Deployed) -> Attempt:
@@ -163,6 +175,7 @@ class Applier:
             progress=self.progress,
             remember=_forget,
             remembered={} if index is None else attempt.stages[index].remembered,
+            written=self.written,
         )
 
     def idle_context(self, plan: UnitPlan) -> StageContext:
@@ -182,7 +195,17 @@ class Applier:
             progress=self.progress,
             remember=_forget,
             remembered={},
+            written=self.written,
         )
+
+    def written(self) -> frozenset[str]:
+        """Addresses of every sink that an attempt of any unit began to fill."""
+        found: set[str] = set()
+        for name in self.store.units():
+            begun = [a for a in self.store.attempts(name) if a.stages and a.stages[0].state != "waiting"]
+            for artifact in {attempt.artifact for attempt in begun if attempt.artifact is not None}:
+                found |= sink_addresses(self.store.artifact_manifest(artifact))
+        return frozenset(found)
 
     def write_record(self, attempt: Attempt, index: int, unit: DesiredUnit | None, deployed: Deployed) -> Attempt:
         """Write the record with this unit as it is now, and what runs into the entry."""
@@ -213,36 +236,39 @@ class Applier:
         return self.store.write_record(record)
 
     def closed(self, attempt: Attempt) -> UnitResult:
-        """Close a complete attempt, and the chains of the units that it took over."""
-        attempt = self.write(attempt, replace(attempt, outcome=_CLOSED[attempt.action], finished_at_ms=self.clock.now_ms()))
+        """Close the chains of the units that a complete attempt took over, then the attempt, so that a kill between leaves it open."""
         for name in attempt.replaces:
             self.close_replaced(name, attempt)
-        return result_of(attempt)
+        return result_of(self.write(attempt, replace(attempt, outcome=_CLOSED[attempt.action], finished_at_ms=self.clock.now_ms())))
 
     def close_replaced(self, name: str, attempt: Attempt) -> None:
         """End the chain of a unit that another one took over; once ended nothing is written again."""
         newest = self.store.newest(name)
         if newest is None or newest.running is None:
             return
+        self.store.write_attempt(self.closing_entry(newest, attempt, "remove", "removed", None), replaces=None)
+
+    def closing_entry(self, newest: Attempt, cause: Attempt, action: Action, outcome: Outcome, state: RunningState | None) -> Attempt:
+        """An entry of another unit's chain that says what an attempt did to it."""
         now = self.clock.now_ms()
-        ended = Attempt(
-            unit=name,
+        return Attempt(
+            unit=newest.unit,
             target=self.target.name,
             sequence=newest.sequence + 1,
             previous=attempt_digest(newest),
-            attempt=attempt.attempt,
-            action="remove",
+            attempt=cause.attempt,
+            action=action,
             by=self.by,
             started_at_ms=now,
-            plan_id=attempt.plan_id,
-            verdict=attempt.verdict,
-            requires=attempt.requires,
+            plan_id=cause.plan_id,
+            verdict=cause.verdict,
+            requires=cause.requires,
             artifact=None,
-            models=(),
-            outcome="removed",
+            models=() if state is None else state.models,
+            outcome=outcome,
             finished_at_ms=now,
+            running=state,
         )
-        self.store.write_attempt(ended, replaces=None)
 
     def failed(self, attempt: Attempt, unit: DesiredUnit | None, deployed: Deployed, error: StreamformError) -> UnitResult:
         """Bring back what ran before where it was disturbed, and close the attempt as failed."""
@@ -251,17 +277,28 @@ class Applier:
         state, text = attempt.running, error.message if error.help is None else f"{error.message}; {error.help}"
         if is_deployed:
             text = f"{text}; the plan is deployed, and the next apply goes on from here"
+        for name, savepoint in (restored or {}).get("stopped", {}).items():
+            self.note_stopped(name, savepoint, attempt)
         if restored is not None and state is not None:
             details = {**state.details, **restored.get("details", {})}
             status = restored.get("status", "applied")
             state = replace(state, job_id=restored.get("job_id"), savepoint=restored.get("savepoint"), status=status, details=details)
             text = f"{text}; {restored.get('text', 'what ran before runs again')}"
-            self.rewrite_jobs(attempt, state, deployed)
+            self.rewrite_jobs(attempt, state)
         closed = replace(attempt, outcome="failed", problem=text, finished_at_ms=self.clock.now_ms(), running=state)
         return result_of(self.write(attempt, closed))
 
-    def rewrite_jobs(self, attempt: Attempt, state: RunningState, deployed: Deployed) -> None:
+    def note_stopped(self, name: str, savepoint: str | None, attempt: Attempt) -> None:
+        """Write that a unit that was to be taken over stays stopped; once written it is not written again."""
+        newest = self.store.newest(name)
+        if newest is None or newest.running is None or newest.running.status == "stopped":
+            return
+        state = replace(newest.running, job_id=None, savepoint=savepoint, status="stopped")
+        self.store.write_attempt(self.closing_entry(newest, attempt, "stop", "stopped", state), replaces=None)
+
+    def rewrite_jobs(self, attempt: Attempt, state: RunningState) -> None:
         """The record of what ran before, under the job that runs it again."""
+        deployed = read_deployed(self.store)
         before = deployed.units.get(attempt.unit)
         if before is None or deployed.record is None:
             return
@@ -302,7 +339,9 @@ def running_after(attempt: Attempt, deployed: Deployed) -> RunningState:
         kept = {**before.details, **details}
         return RunningState(attempt.models, attempt.artifact, before.artifact or attempt.artifact, before.job_id, details=kept)
     job = results.get("submit", {}).get("job_id")
-    return RunningState(attempt.models, attempt.artifact, attempt.artifact, job, details=details)
+    restored = any(stage.kind == "submit" and stage.facts.get("restore") for stage in attempt.stages)
+    submitted = before.artifact if restored and before is not None else None
+    return RunningState(attempt.models, attempt.artifact, submitted or attempt.artifact, job, details=details)
 
 
 def running_jobs(deployed: Deployed) -> tuple[str, ...]:

@@ -147,6 +147,8 @@ class StageContext:
     """Write facts into the journal before acting on them."""
     remembered: Mapping[str, Any]
     """Facts that an earlier run of this stage wrote."""
+    written: Callable[[], frozenset[str]] = frozenset
+    """Addresses of every sink that some attempt on this target, ended or not, began to fill."""
 
 
 class Backend(Protocol):
@@ -182,7 +184,10 @@ class Backend(Protocol):
         """Whether a stage that was begun and cut off has changed anything yet."""
 
     def compensate(self, context: StageContext, error: Exception) -> Mapping[str, Any] | None:
-        """After a failed stage: bring back what ran before; its facts, or None when that was not disturbed."""
+        """After a failed stage: bring back what ran before; its facts, or None when that was not disturbed.
+
+        Facts of the unit are job_id, savepoint, status and text. `stopped` maps each replaced unit that stays stopped to its savepoint.
+        """
 
     def close(self) -> None:
         """Release what is held open."""

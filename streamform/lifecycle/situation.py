@@ -72,18 +72,27 @@ class _Assessment:
         self.hints: Hints = hints_of(self.project)
         self.desired = build_manifest(compiled.plan)
         self.running = deployed.manifest
+        self.kept: set[str] = set()
+        """Names of running units that go on."""
 
     def situation(self) -> Situation:
         names = {name: unit.models for name, unit in self.deployed.units.items()}
         units, gone = match_units(plan_components(self.compiled.plan), names, self.hints.models)
+        self.kept = {unit.name for unit in units}
         built = [(unit, self.desired_unit(unit)) for unit in units]
         deployment = {unit.name: self.deployment(unit, desired) for unit, desired in built}
         columns = state_columns(self.compiled.plan)
         every = tuple(dict.fromkeys(change for changes in deployment.values() for change in changes))
         diff = compare(self.running, self.desired, self.hints, state_columns=columns, deployment=every, side=self.side())
         plans = [self.unit_plan(unit, desired, diff, deployment[unit.name]) for unit, desired in built]
+        plans.sort(key=lambda plan: self.is_split_off(plan))
         plans += [self.gone_plan(name, diff) for name in gone]
         return Situation(self.project, self.target, self.desired, diff, tuple(plans))
+
+    def is_split_off(self, plan: UnitPlan) -> bool:
+        """Whether its models still run in a unit that goes on without them, and so has to be applied first."""
+        models = {self.hints.models.get(name, name) for name in plan.models}
+        return any(name in self.kept and name != plan.name and models & set(unit.models) for name, unit in self.deployed.units.items())
 
     def side(self) -> Side | None:
         record = self.deployed.record
@@ -104,20 +113,22 @@ class _Assessment:
 
     def unit_plan(self, unit: Unit, desired: DesiredUnit, diff: Diff, deployment: tuple[DeploymentChange, ...]) -> UnitPlan:
         running = self.deployed.units.get(unit.name) if unit.name in unit.was else None
-        replaced = tuple(self.deployed.units[name] for name in unit.was if name != unit.name)
+        moved = [name for name in unit.was if name != unit.name]
+        replaced = tuple(self.deployed.units[name] for name in moved if name not in self.kept)
         before = {model for name in unit.was for model in self.deployed.units[name].models}
         part = diff.part(set(unit.models), before, deployment)
         observation = self.look(unit.name, running)
-        merged = bool(replaced) or (running is not None and self.is_split(unit))
+        regrouped = bool(moved) or (running is not None and self.is_split(unit))
         situation = UnitSituation(
             desired.plan,
             part,
             observation.word,
-            unchanged=running is not None and not merged and _is_unchanged(desired, running),
-            has_state=running is not None or bool(replaced),
+            unchanged=running is not None and not regrouped and _is_unchanged(desired, running),
+            has_state=running is not None or bool(moved),
             startup=_startup(self.target),
             has_savepoint=running is not None and running.savepoint is not None,
-            replaced=tuple(u.name for u in replaced) or (("split",) if merged else ()),
+            is_regrouped=regrouped,
+            replaced=tuple(u.name for u in replaced),
         )
         carry = {} if running is None else match_nodes(running.manifest, desired.manifest, self.hints).nodes
         return self.finish(unit.name, unit.models, desired, running, replaced, part, observation, situation, carry)

@@ -80,8 +80,10 @@ class UnitSituation:
     """Whether a record says that the unit was applied."""
     startup: Literal["earliest", "latest"] = "earliest"
     has_savepoint: bool = False
+    is_regrouped: bool = False
+    """Whether its models ran in other units, or with models that are in another unit now."""
     replaced: tuple[str, ...] = ()
-    """Running units that are taken over beside the one that keeps its name."""
+    """Running units that end with it, beside the one that keeps its name."""
 
 
 def build_stages(situation: UnitSituation, capabilities: Capabilities) -> Staging:
@@ -112,7 +114,7 @@ def _embedded_stages(s: UnitSituation) -> Staging:
         return _rebuilt(s, Classification.STATE_INCOMPATIBLE, "the state database is gone; everything is computed again from the sources")
     if s.unchanged:
         return Staging((CATCH_UP,), (), Classification.SAFE)
-    if s.diff.verdict.can_continue and not s.replaced:
+    if s.diff.verdict.can_continue and not s.is_regrouped:
         stages: list[Stage] = [Stage("continue", "continue from existing state under the new plan")]
         return Staging((*stages, WRITE_RECORD, CATCH_UP), (), s.diff.verdict)
     return _rebuilt(s, max(s.diff.verdict, Classification.BACKFILL_REQUIRED), "state is computed again from the start of the sources")
@@ -143,21 +145,27 @@ def _job_stages(s: UnitSituation) -> Staging:
         return Staging((*_start(s, restore=False), WRITE_RECORD), _start_consequences(s, fresh=True), Classification.SAFE)
     if s.unchanged and s.observed == "running":
         return Staging((), (), Classification.SAFE)
-    if s.unchanged and s.observed == "stopped" and s.has_savepoint:
+    same = s.unchanged or (s.diff.verdict == Classification.SAFE and not s.is_regrouped)
+    if same and s.observed == "stopped" and s.has_savepoint:
         return Staging((*_start(s, restore=True), WRITE_RECORD), (), Classification.SAFE)
+    stop = _stop(s)
     if s.observed in ("failed", "missing") or (s.observed == "stopped" and not s.has_savepoint):
         lost = Consequence("state-discarded", "state", f"the job is {s.observed}; its state is lost and everything is computed again")
-        return Staging(
-            (*_start(s, restore=False), WRITE_RECORD), (lost, *_start_consequences(s, fresh=False)), Classification.STATE_INCOMPATIBLE
-        )
-    if s.diff.verdict == Classification.SAFE and s.observed == "running" and not s.replaced:
+        stages = (*stop, *_start(s, restore=False), WRITE_RECORD)
+        return Staging(stages, (lost, *_start_consequences(s, fresh=False)), Classification.STATE_INCOMPATIBLE)
+    if same and s.observed == "running":
         return Staging((Stage("adopt-job", "keep the running job; only names differ"), WRITE_RECORD), (), Classification.SAFE)
-    stop: tuple[Stage, ...] = (Stage("stop-job", "stop the running job with a savepoint"),) if s.observed == "running" else ()
     lost = Consequence(
         "state-discarded", "state", "state is not carried to a changed query on this target; it is computed again from the sources"
     )
     requires = max(s.diff.verdict, Classification.BACKFILL_REQUIRED)
     return Staging((*stop, *_start(s, restore=False), WRITE_RECORD), (lost, *_start_consequences(s, fresh=False)), requires)
+
+
+def _stop(s: UnitSituation) -> tuple[Stage, ...]:
+    if s.replaced:
+        return (Stage("stop-job", "stop the jobs that it takes over, each with a savepoint"),)
+    return (Stage("stop-job", "stop the running job with a savepoint"),) if s.observed == "running" else ()
 
 
 def _start(s: UnitSituation, *, restore: bool) -> tuple[Stage, ...]:

@@ -56,12 +56,13 @@ def _approval(approval: ApprovalView) -> str:
 
 def approve_command(plan_id: str, acknowledge: str | None, project_dir: str = ".") -> str:
     """The exact line that approves a plan."""
-    folder = "" if project_dir == "." else f" --project {_quoted(project_dir)}"
+    folder = "" if project_dir == "." else f" --project {shell_word(project_dir)}"
     words = f' --acknowledge "{acknowledge}"' if acknowledge else ""
     return f'streamform approve {plan_id}{folder} --reason "..."{words}'
 
 
-def _quoted(text: str) -> str:
+def shell_word(text: str) -> str:
+    """A text as one word of a command line."""
     import shlex
 
     return shlex.quote(text)

@@ -10,6 +10,7 @@ from streamform.diff.rules import RULES
 from streamform.lifecycle.gate import GATE
 from streamform.plan.changelog import MODES
 from streamform.plan.clock import CLOCK_RULES
+from streamform.render.schema import DOCUMENTS
 from streamform.render.words import title
 from streamform.sql.aggregates import AGGREGATES
 from streamform.sql.casts import CASTS
@@ -22,7 +23,7 @@ GENERATED = "<!-- Printed from the tables in the source by `make docs`; edit tho
 def pages() -> dict[str, str]:
     """Every page that is generated from the tables below the command line, by its path below docs/."""
     codes = {f"codes/{code.id}.md": _code(code) for code in CODES.values()}
-    return {"rules.md": _rules(), "codes/README.md": _codes(), "sql.md": _sql(), **codes}
+    return {"rules.md": _rules(), "codes/README.md": _codes(), "sql.md": _sql(), "documents.md": _documents(), **codes}
 
 
 def markdown_table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -66,6 +67,20 @@ def _code(code: Code) -> str:
 
 def _braces(template: str) -> str:
     return template.replace("{{", "{").replace("}}", "}")
+
+
+def _documents() -> str:
+    rows = ((f"`{d.name}`", d.about, d.written, d.read) for d in DOCUMENTS)
+    return (
+        f"{GENERATED}# Documents\n\n"
+        "Every document has a version, which is 1 for all of these. A reader refuses other versions and unknown fields.\n\n"
+        f"{markdown_table(('document', 'what it is', 'written by', 'read by'), rows)}\n"
+        "`streamform schema NAME` prints the JSON Schema of a document (draft 2020-12), `streamform schema --list` lists them:\n\n"
+        "```sh\nstreamform schema project > project.schema.json\n```\n\n"
+        "An editor that takes JSON Schemas for YAML completes and checks `streamform.yml`, `sources.yml` and fixtures with them.\n\n"
+        "`inspect-plan MODEL --json` prints the part of one model, which has no application digest; its schema is `plan-manifest`, too. "
+        "Where a document holds more than the published format, the additions stand under keys of their own.\n"
+    )
 
 
 def _sql() -> str:

@@ -24,7 +24,7 @@ START = datetime(2026, 8, 17, 6, 0, 0)
 
 def orders() -> list[dict[str, Any]]:
     """The events in the order in which they arrive."""
-    rng = random.Random(SEED)  # noqa: S311 - reproducible data, not a secret
+    rng = random.Random(SEED)
     arriving = sorted(_events(rng), key=lambda pair: pair[0])
     return [event for _, event in arriving]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamform.backends.flink.expression import emit_aggregate, emit_expression, emit_output
-from streamform.backends.flink.text import identifier, interval_sql, names, quoted
+from streamform.backends.flink.text import MAX_INTERVAL_MS, identifier, interval_literal, names, quoted, relation
+from streamform.errors import Refused
 from streamform.plan.nodes import (
     AggregateSpec,
     FilterSpec,
@@ -21,6 +22,7 @@ from streamform.plan.nodes import (
     WindowContract,
 )
 from streamform.sql.expressions import ColumnRef, Output
+from streamform.values.instants import render_duration
 
 INPUT = "`i`"
 
@@ -49,7 +51,7 @@ class ModelQuery:
         """CREATE TEMPORARY VIEW statements in the order in which they must run."""
         sink = self.plan.by_id[self.model.output]
         select = self.select(self.plan.by_id[sink.inputs[0]])
-        return [*self.views, view(self.model.name, select)]
+        return [*self.views, view(relation(self.model.name), select)]
 
     def select(self, node: Node) -> str:
         """A SELECT that gives a node's rows."""
@@ -65,9 +67,9 @@ class ModelQuery:
     def block(self, node: Node) -> Block:
         """What a query over a node's rows reads."""
         if isinstance(node.spec, SourceSpec):
-            return Block(f"{identifier(node.spec.source.name)} AS {INPUT}")
+            return Block(f"{relation(node.spec.source.name)} AS {INPUT}")
         if node.model != self.model.name:
-            return Block(f"{identifier(node.model)} AS {INPUT}")
+            return Block(f"{relation(node.model)} AS {INPUT}")
         if isinstance(node.spec, FilterSpec):
             below = self.block(self.plan.by_id[node.inputs[0]])
             return Block(below.source, (*below.conditions, emit_expression(node.spec.predicate)))
@@ -91,19 +93,21 @@ class ModelQuery:
             bounds = [identifier(name) for name in ("window_start", "window_end")]
             windowed = windows_sql(spec.window, self.narrowed(node, below), keys)
             return _select([*keys, *bounds, *calls], Block(f"{windowed} AS {INPUT}"), (*keys, *bounds))
-        hint = "" if spec.retention_ms is None else f"/*+ STATE_TTL('i' = {quoted(f'{spec.retention_ms} ms')}) */ "
+        hint = "" if spec.retention_ms is None else f"/*+ STATE_TTL('i' = {quoted(f'{spec.retention_ms} ms')}) */"
         return _select([*keys, *calls], self.block(below), tuple(keys), hint)
 
     def narrowed(self, node: Node, below: Node) -> str:
         """The name of a view of a window's input, because a window reads a table by name."""
-        name = f"{self.model.name}/{node.id.removeprefix(node.model + '::').replace('::', '.')}"
+        name = relation(self.model.name, node.id.removeprefix(node.model + "::").replace("::", "."))
         self.views.append(view(name, _select([identifier(column.name) for column in below.schema], self.block(below))))
-        return identifier(name)
+        return name
 
 
 def windows_sql(window: WindowContract, table: str, keys: list[str]) -> str:
-    """The table function that puts each row of a table into its windows."""
-    time, size, step = f"DESCRIPTOR({identifier(window.time)})", interval_sql(window.size_ms), interval_sql(window.step_ms)
+    """The table function that puts each row of a table into its windows. Raises: Refused for one that is too long."""
+    if max(window.size_ms, window.step_ms) >= MAX_INTERVAL_MS:
+        raise Refused(f"Flink has no windows of {render_duration(window.size_ms)}; the longest are 999 days", "make the window shorter")
+    time, size, step = (f"DESCRIPTOR({identifier(window.time)})", *map(interval_literal, (window.size_ms, window.step_ms)))
     if window.type == "session":
         partition = f" PARTITION BY ({', '.join(keys)})" if keys else ""
         return f"TABLE(SESSION(TABLE {table}{partition}, {time}, {size}))"
@@ -113,19 +117,19 @@ def windows_sql(window: WindowContract, table: str, keys: list[str]) -> str:
 
 
 def view(name: str, select: str) -> str:
-    """The statement that makes a temporary view."""
-    return f"CREATE TEMPORARY VIEW {identifier(name)} AS\n{select}"
+    """The statement that makes a temporary view; `name` is an identifier."""
+    return f"CREATE TEMPORARY VIEW {name} AS\n{select}"
 
 
 def insert(table: str, columns: list[str], query: str) -> str:
-    """The statement that fills a table."""
-    return f"INSERT INTO {identifier(table)} ({names(columns)})\n{query}"
+    """The statement that fills a table; `table` is an identifier."""
+    return f"INSERT INTO {table} ({names(columns)})\n{query}"
 
 
 def _select(items: list[str], block: Block, group: tuple[str, ...] = (), hint: str = "") -> str:
     columns = ",\n  ".join(items)
     grouped = f"\nGROUP BY {', '.join(group)}" if group else ""
-    return f"SELECT {hint}\n  {columns}\n{block.text()}{grouped}".replace("SELECT \n", "SELECT\n")
+    return f"SELECT{' ' + hint if hint else ''}\n  {columns}\n{block.text()}{grouped}"
 
 
 def _output(output: Output, below: Node, node: Node) -> str:

@@ -5,6 +5,7 @@ Every statement is a text of its own; nothing ever splits a script. A unit is on
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from streamform.backends.flink.nulls import can_be_null
@@ -51,7 +52,9 @@ def emit_unit(application: str, target: Target, name: str, plan: Plan) -> tuple[
     tables, inserts = _parts(plan, Place(target, consumer_group(application, target, name)))
     if not inserts:
         return ()
-    return (*(set_statement(key, value) for key, value in SETTINGS.items()), *tables, statement_set(inserts))
+    settings = [set_statement(key, value) for key, value in SETTINGS.items()]
+    catalogs = [iceberg_catalog(target)] if has_iceberg(plan) else []
+    return (*settings, *catalogs, *tables, statement_set(inserts))
 
 
 def emit_application(application: str, target: Target, plan: Plan) -> Script:
@@ -101,15 +104,13 @@ def _sinks(plan: Plan) -> list[tuple[Node, SinkSpec]]:
     return [(node, node.spec) for node in plan.nodes if isinstance(node.spec, SinkSpec) and node.spec.endpoint is not None]
 
 
+_MADE = re.compile(r"CREATE TEMPORARY (TABLE|VIEW) (`(?:[^`]|``)*`)")
+
+
 def _drops(made: Tables) -> list[str]:
     """Take away the tables and views of a source, last one first, so that another unit can have its own."""
-    kinds = {"TABLE": "CREATE TEMPORARY TABLE ", "VIEW": "CREATE TEMPORARY VIEW "}
-    drops: list[str] = []
-    for statement in reversed(made.tables):
-        kind = next(kind for kind, start in kinds.items() if statement.startswith(start))
-        name = statement[len(kinds[kind]) :].split("` ", 1)[0] + "`"
-        drops.append(f"DROP TEMPORARY {kind} {name}")
-    return drops
+    names = [match for statement in reversed(made.tables) if (match := _MADE.match(statement))]
+    return [f"DROP TEMPORARY {match[1]} {match[2]}" for match in names]
 
 
 def set_statement(key: str, value: str) -> str:

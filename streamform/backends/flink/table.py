@@ -7,11 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from streamform.backends.flink.expression import emit_expression
 from streamform.backends.flink.nulls import proves_value
 from streamform.backends.flink.query import insert, view
-from streamform.backends.flink.text import constant, identifier, interval_sql, names, options_sql, type_sql
+from streamform.backends.flink.text import (
+    Reference,
+    constant,
+    identifier,
+    interval_sql,
+    names,
+    options_sql,
+    relation,
+    type_sql,
+    visible_identifier,
+)
 from streamform.errors import Refused
 from streamform.plan.clock import source_clock
 from streamform.plan.nodes import Node, Plan, SinkSpec, SourceSpec
@@ -43,6 +54,12 @@ class Place:
         assert self.target.kafka is not None, "a target without brokers"
         return self.target.kafka
 
+    def address(self, kind: Literal["sources", "sinks"], name: str, endpoint: Endpoint) -> str:
+        """The topic or path of a source or a model's sink; a reference in it counts where the target declares it."""
+        text = endpoint.topic if endpoint.connector == "kafka" else endpoint.path
+        declared = self.target.sources if kind == "sources" else self.target.sinks
+        return Reference(text or "") if name in dict(declared) else text or ""
+
 
 def source_tables(spec: SourceSpec, place: Place) -> Tables:
     """A source's events under its name: labelled by its contracts, without late events where they are dropped."""
@@ -64,11 +81,11 @@ class _SourceTables:
         drops = self.clock is not None and self.clock.late == "drop"
         name = self.source.name
         if not drops and not self.contracts:
-            return Tables((self.table(name),))
-        raw = f"{name}/raw"
+            return Tables((self.table(relation(name)),))
+        raw = relation(name, "raw")
         statements, inserts, read = [self.table(raw)], [], raw
         if self.contracts:
-            read = f"{name}/checked"
+            read = relation(name, "checked")
             statements += [self.checked(raw, read), self.quarantine_table()]
             inserts.append(self.quarantine(read))
         statements.append(self.passed(read))
@@ -76,7 +93,7 @@ class _SourceTables:
 
     def table(self, name: str) -> str:
         """The table on the source's own topic or file."""
-        lines = _column_lines(self.source.schema)
+        lines = _column_lines(self.source.schema, f"source `{self.source.name}`")
         if self.is_guarded:
             lines.append(
                 f"{self.clock_sql} AS COALESCE({identifier(self.time or '')}, CAST(TIMESTAMP '1970-01-01 00:00:00' AS TIMESTAMP(3)))"
@@ -95,21 +112,21 @@ class _SourceTables:
         branches = "".join(f" WHEN ({emit_expression(c.condition)}) IS NOT TRUE THEN {constant(c.name)}" for c in self.contracts)
         columns = [*self.columns, self.clock_column] if self.is_guarded and self.clock_column else self.columns
         label = f"CASE{branches} ELSE CAST(NULL AS STRING) END AS {identifier(self.label)}"
-        return view(name, f"SELECT\n  {names(list(columns))},\n  {label}\nFROM {identifier(raw)}")
+        return view(name, f"SELECT\n  {names(list(columns))},\n  {label}\nFROM {raw}")
 
     def quarantine_table(self) -> str:
-        endpoint = Endpoint("kafka", "json", self.source.quarantine_topic)
         schema = (*self.source.schema, Column(self.label, STRING))
-        return _table(self.quarantine_name, _column_lines(schema), kafka_sink_options(endpoint, self.place.kafka))
+        lines = _column_lines(schema, f"source `{self.source.name}`")
+        return _table(self.quarantine_name, lines, kafka_sink_options(self.source.quarantine_topic or "", "json", self.place.kafka))
 
     @property
     def quarantine_name(self) -> str:
-        return f"{self.source.name}/quarantine"
+        return relation(self.source.name, "quarantine")
 
     def quarantine(self, checked: str) -> str:
         columns = [*self.columns, self.label]
         items = ", ".join(self.shown(column) for column in columns)
-        query = f"SELECT {items}\nFROM {identifier(checked)}\nWHERE {identifier(self.label)} IS NOT NULL"
+        query = f"SELECT {items}\nFROM {checked}\nWHERE {identifier(self.label)} IS NOT NULL"
         return insert(self.quarantine_name, columns, query)
 
     def shown(self, column: str) -> str:
@@ -124,20 +141,20 @@ class _SourceTables:
             watermark = f"CURRENT_WATERMARK({self.clock_sql})"
             conditions.append(f"({watermark} IS NULL OR {self.clock_sql} >= {watermark})")
         where = "\n  AND ".join(conditions)
-        return view(self.source.name, f"SELECT\n  {', '.join(items)}\nFROM {identifier(read)}\nWHERE {where}")
+        return view(relation(self.source.name), f"SELECT\n  {', '.join(items)}\nFROM {read}\nWHERE {where}")
 
 
 def source_options(source: Source, place: Place) -> dict[str, str]:
     """The options of a source's own table."""
-    endpoint = source.endpoint
+    endpoint, address = source.endpoint, place.address("sources", source.name, source.endpoint)
     idle = {} if source.idle_timeout_ms is None else {"scan.watermark.idle-timeout": f"{source.idle_timeout_ms} ms"}
     if endpoint.connector == "file":
-        return {"connector": "filesystem", "path": endpoint.path or "", **_format_options(endpoint.format)}
+        return {"connector": "filesystem", "path": address, **_format_options(endpoint.format)}
     kafka = place.kafka
     return {
         "connector": "kafka",
-        "topic": endpoint.topic or "",
-        "properties.bootstrap.servers": kafka.bootstrap_servers,
+        "topic": address,
+        "properties.bootstrap.servers": Reference(kafka.bootstrap_servers),
         "properties.group.id": place.group,
         "properties.isolation.level": "read_committed",
         "scan.startup.mode": f"{kafka.startup}-offset",
@@ -146,13 +163,13 @@ def source_options(source: Source, place: Place) -> dict[str, str]:
     }
 
 
-def kafka_sink_options(endpoint: Endpoint, kafka: KafkaSettings) -> dict[str, str]:
+def kafka_sink_options(topic: str, format_: str, kafka: KafkaSettings) -> dict[str, str]:
     """The options of a topic to which rows are only added."""
     return {
         "connector": "kafka",
-        "topic": endpoint.topic or "",
-        "properties.bootstrap.servers": kafka.bootstrap_servers,
-        **_format_options(endpoint.format, writes=True),
+        "topic": topic,
+        "properties.bootstrap.servers": Reference(kafka.bootstrap_servers),
+        **_format_options(format_, writes=True),
     }
 
 
@@ -168,43 +185,29 @@ def _format_options(name: str, *, writes: bool = False, prefix: str = "") -> dic
     return options
 
 
-def sink_name(model: str) -> str:
-    """The table behind a model's declared sink."""
-    return f"{model}/sink"
-
-
 def sink_tables(plan: Plan, node: Node, spec: SinkSpec, place: Place) -> Tables:
     """The table of a model's sink, and the statement that fills it. Raises: Refused where Flink can't write it."""
     endpoint = spec.endpoint
     assert endpoint is not None, "a model without a sink outside"
-    model, columns = node.model, [column.name for column in node.schema]
-    query = f"SELECT {names(columns)}\nFROM {identifier(model)}"
+    columns = [column.name for column in node.schema]
     statements = _SINKS[endpoint.connector](node, spec, endpoint, place)
-    if endpoint.connector == "iceberg":
-        namespace, _, table = (endpoint.table or "").partition(".")
-        target = ".".join(map(identifier, (ICEBERG_CATALOG, namespace, table)))
-        return Tables(statements, (f"INSERT INTO {target} ({names(columns)})\n{query}",))
-    return Tables(statements, (insert(sink_name(model), columns, query),))
+    table = iceberg_table(endpoint) if endpoint.connector == "iceberg" else relation(node.model, "sink")
+    return Tables(statements, (insert(table, columns, f"SELECT {names(columns)}\nFROM {relation(node.model)}"),))
 
 
 def _kafka_sink(node: Node, spec: SinkSpec, endpoint: Endpoint, place: Place) -> tuple[str, ...]:
-    lines = _column_lines(node.schema)
+    lines, topic = _sink_lines(node), place.address("sinks", node.model, endpoint)
     if spec.materialized == "append":
-        return (_table(sink_name(node.model), lines, kafka_sink_options(endpoint, place.kafka)),)
-    if not spec.key:
-        raise Refused(
-            f"model `{node.model}` has no key, and a row of an upsert topic needs one; Flink can't write it",
-            "group by a column, or keep the model without a sink and read it from another one",
-        )
-    lines.append(f"PRIMARY KEY ({names(list(spec.key))}) NOT ENFORCED")
+        return (_table(relation(node.model, "sink"), lines, kafka_sink_options(topic, endpoint.format, place.kafka)),)
+    lines.append(_primary_key(node, spec))
     options = {
         "connector": "upsert-kafka",
-        "topic": endpoint.topic or "",
-        "properties.bootstrap.servers": place.kafka.bootstrap_servers,
+        "topic": topic,
+        "properties.bootstrap.servers": Reference(place.kafka.bootstrap_servers),
         **_format_options(endpoint.format, writes=True, prefix="key."),
         **_format_options(endpoint.format, writes=True, prefix="value."),
     }
-    return (_table(sink_name(node.model), lines, options),)
+    return (_table(relation(node.model, "sink"), lines, options),)
 
 
 def _file_sink(node: Node, spec: SinkSpec, endpoint: Endpoint, place: Place) -> tuple[str, ...]:
@@ -213,24 +216,37 @@ def _file_sink(node: Node, spec: SinkSpec, endpoint: Endpoint, place: Place) -> 
             f"model `{node.model}` is an upsert, and Flink can only add rows to files",
             "give it a kafka sink on this target, or materialize it as append",
         )
-    options = {"connector": "filesystem", "path": endpoint.path or "", **_format_options(endpoint.format, writes=True)}
-    return (_table(sink_name(node.model), _column_lines(node.schema), options),)
+    path = place.address("sinks", node.model, endpoint)
+    options = {"connector": "filesystem", "path": path, **_format_options(endpoint.format, writes=True)}
+    return (_table(relation(node.model, "sink"), _sink_lines(node), options),)
 
 
 def _iceberg_sink(node: Node, spec: SinkSpec, endpoint: Endpoint, place: Place) -> tuple[str, ...]:
-    lines, options = _column_lines(node.schema), {"format-version": "2"}
+    lines, options = _sink_lines(node), {"format-version": "2"}
     if spec.materialized == "upsert":
-        if not spec.key:
-            raise Refused(f"model `{node.model}` has no key, and an upsert table needs one; Flink can't write it", "group by a column")
-        lines.append(f"PRIMARY KEY ({names(list(spec.key))}) NOT ENFORCED")
+        lines.append(_primary_key(node, spec))
         options["write.upsert.enabled"] = "true"
-    namespace, _, table = (endpoint.table or "").partition(".")
-    catalog, database = identifier(ICEBERG_CATALOG), identifier(namespace)
+    table = iceberg_table(endpoint)
     columns = ",\n  ".join(lines)
     return (
-        f"CREATE DATABASE IF NOT EXISTS {catalog}.{database}",
-        f"CREATE TABLE IF NOT EXISTS {catalog}.{database}.{identifier(table)} (\n  {columns}\n) {options_sql(options)}",
+        f"CREATE DATABASE IF NOT EXISTS {table.rsplit('.', 1)[0]}",
+        f"CREATE TABLE IF NOT EXISTS {table} (\n  {columns}\n) {options_sql(options)}",
     )
+
+
+def iceberg_table(endpoint: Endpoint) -> str:
+    """The table in its catalog; check has made sure that its name is `namespace.table` in plain words."""
+    return ".".join(map(identifier, (ICEBERG_CATALOG, *(endpoint.table or "").split(".", 1))))
+
+
+def _primary_key(node: Node, spec: SinkSpec) -> str:
+    if not spec.key:
+        raise Refused(
+            f"model `{node.model}` has no key, and a row of an upsert {'table' if spec.endpoint and spec.endpoint.table else 'topic'}"
+            " needs one; Flink can't write it",
+            "group by a column, or keep the model without a sink and read it from another one",
+        )
+    return f"PRIMARY KEY ({names(list(spec.key))}) NOT ENFORCED"
 
 
 def _no_sink(node: Node, spec: SinkSpec, endpoint: Endpoint, place: Place) -> tuple[str, ...]:
@@ -249,25 +265,29 @@ def iceberg_catalog(target: Target) -> str:
     """The statement that makes the catalog of a target known."""
     settings = target.iceberg
     assert settings is not None, "a target without a catalog"
-    options = {"type": "iceberg", "catalog-type": "rest", "uri": settings.catalog}
+    options = {"type": "iceberg", "catalog-type": "rest", "uri": Reference(settings.catalog)}
     if settings.warehouse is not None:
-        options["warehouse"] = settings.warehouse
+        options["warehouse"] = Reference(settings.warehouse)
     if settings.s3_endpoint is not None:
         options |= {
             "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-            "s3.endpoint": settings.s3_endpoint,
+            "s3.endpoint": Reference(settings.s3_endpoint),
             "s3.path-style-access": "true",
         }
-    return f"CREATE CATALOG {identifier(ICEBERG_CATALOG)} {options_sql(options)}"
+    return f"CREATE CATALOG IF NOT EXISTS {identifier(ICEBERG_CATALOG)} {options_sql(options)}"
 
 
-def _column_lines(schema: Schema) -> list[str]:
-    return [f"{identifier(column.name)} {type_sql(column.type)}" for column in schema]
+def _sink_lines(node: Node) -> list[str]:
+    return _column_lines(node.schema, f"model `{node.model}`")
+
+
+def _column_lines(schema: Schema, owner: str) -> list[str]:
+    return [f"{visible_identifier(column.name, owner)} {type_sql(column.type)}" for column in schema]
 
 
 def _table(name: str, lines: list[str], options: Mapping[str, str]) -> str:
     columns = ",\n  ".join(lines)
-    return f"CREATE TEMPORARY TABLE {identifier(name)} (\n  {columns}\n) {options_sql(options)}"
+    return f"CREATE TEMPORARY TABLE {name} (\n  {columns}\n) {options_sql(options)}"
 
 
 def _unused(name: str, columns: list[str]) -> str:

@@ -1,11 +1,12 @@
 """Words of Flink SQL: identifiers, constants, types and options, each quoted in one place.
 
-A constant of the project that looks like a reference (${NAME}) is written with an escape, so that only what a target
+A text of the project that looks like a reference (${NAME}) is written with an escape, so that only what a target
 declares is ever replaced from the environment.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -26,6 +27,7 @@ TYPES = {
     "date": "DATE",
 }
 
+MAX_NAME = 256
 _REFERENCE_START = "${"
 _MAX_FIELD = 99
 """The largest number in an interval without a declared precision."""
@@ -37,13 +39,39 @@ _MAX_NUMBER_DIGITS = 18
 """Digits that a number may have where it is not written as text."""
 
 
+class Reference(str):
+    """Text of a target: a ${NAME} in it stands for a value of the environment."""
+
+
 def identifier(name: str) -> str:
-    """A name in backticks. Raises: Refused for a name that would be taken for a reference."""
-    if "\n" in name or "\r" in name:
-        raise Refused(f"the name {name!r} holds a line break, and Flink has no way to write it", "rename it")
+    """A name in backticks. One that Flink can't take is replaced by its digest, so it must be a name that nobody sees."""
+    shown = name if unwritable(name) is None else f"name {hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return "`" + shown.replace("`", "``") + "`"
+
+
+def visible_identifier(name: str, owner: str) -> str:
+    """A column of a topic, file or table in backticks. Raises: Refused for a name that Flink can't take."""
+    cause = unwritable(name)
+    if cause is not None:
+        raise Refused(f"column `{name}` of {owner} can't be written in Flink SQL: {cause}", "rename it")
+    return identifier(name)
+
+
+def relation(name: str, part: str = "") -> str:
+    """A model or source in backticks, or a part of it: no two are alike, whatever models and sources are called."""
+    plain = name if "/" not in name else f"name {hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return identifier(f"{plain}/{part}" if part else plain)
+
+
+def unwritable(name: str) -> str | None:
+    """Why a name can't be an identifier, or None."""
     if re.search(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", name):
-        raise Refused(f"the name `{name}` holds a ${{..}} reference, which is for targets only", "rename it")
-    return "`" + name.replace("`", "``") + "`"
+        return "it holds a ${..} reference, which is for targets only"
+    if "\n" in name or "\r" in name:
+        return "it has a line break"
+    if not name or len(name) > MAX_NAME:
+        return f"a name has 1 to {MAX_NAME} characters"
+    return None
 
 
 def names(columns: list[str]) -> str:
@@ -134,6 +162,6 @@ def months_sql(months: int) -> str:
 
 
 def options_sql(options: Mapping[str, str]) -> str:
-    """The WITH clause of a table, one option a line."""
-    lines = ",\n".join(f"  {quoted(key)} = {quoted(value)}" for key, value in options.items())
-    return f"WITH (\n{lines}\n)"
+    """The WITH clause of a table, one option a line; only a Reference is resolved when it is sent."""
+    shown = {key: quoted(value) if isinstance(value, Reference) else constant(value) for key, value in options.items()}
+    return "WITH (\n" + ",\n".join(f"  {quoted(key)} = {value}" for key, value in shown.items()) + "\n)"
