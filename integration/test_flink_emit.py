@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from integration.stack import Stack
 from streamform import api
 from streamform.adapters.gateway import Gateway, GatewaySession
 from streamform.adapters.http import HttpService
-from streamform.backends.flink.script import definitions_of, emit_unit, settings_of
+from streamform.backends.flink.script import compile_statement, definitions_of, emit_application, emit_unit, settings_of
+from streamform.plan.nodes import Plan
 from streamform.plan.units import plan_components
 
 SCHEMA = {"k": "int64", "i": "int32", "v": "decimal(12,2)", "f": "float64", "s": "string", "b": "boolean", "at": "timestamp"}
@@ -60,6 +62,49 @@ FEATURES: dict[str, Models] = {
     "hopping": windowed({"type": "hopping", "size": "10m", "slide": "5m"}),
     "cumulating": windowed({"type": "cumulating", "size": "1h", "step": "10m"}),
     "session": windowed({"type": "session", "gap": "30s"}),
+    "session of two columns": {
+        "w": (
+            "SELECT k, s, window_start, window_end, COUNT(*) AS n FROM source('e') GROUP BY k, s, window_start, window_end",
+            {"window": {"type": "session", "gap": "90s"}},
+        ),
+        "m": ("SELECT k, MAX(n) AS t FROM ref('w') WHERE k IS NOT NULL GROUP BY k", UPSERT),
+        "x": ("SELECT k, t FROM ref('m') WHERE t > 1", UPSERT),
+    },
+    "window of 999 days": windowed({"type": "tumbling", "size": "999d"}),
+    "window of milliseconds": windowed({"type": "tumbling", "size": "1500ms"}),
+    "window over a column that windows have": {
+        "m": (
+            WINDOW.replace("SELECT k,", "SELECT k, MAX(w) AS w,").replace("'e'", "'timed'"),
+            {"window": {"type": "tumbling", "size": "5m"}},
+        )
+    },
+    "membership": {"m": ("SELECT k FROM source('e') WHERE s IN ('a', 'it''s', '😀') AND i NOT IN (1, 2) AND v IN (1.5, 2)", {})},
+    "long intervals": {
+        "m": (
+            "SELECT at + INTERVAL '1000' SECOND AS a, at - INTERVAL '2000' DAY AS b, at + INTERVAL '20001' MONTH AS c,"
+            " CAST(at AS DATE) + INTERVAL '400' DAY AS d FROM source('e') WHERE at > TIMESTAMP '2026-01-01 00:00:00.5'",
+            {},
+        )
+    },
+    "casts": {
+        "m": (
+            "SELECT CAST(i AS STRING) AS a, CAST(s AS INT) AS b, TRY_CAST(s AS DECIMAL(10, 2)) AS c, CAST(at AS STRING) AS d,"
+            " CAST(s AS TIMESTAMP(3)) AS e, CAST(at AS DATE) AS g, CAST(at AS BIGINT) AS h, CAST(NULL AS INT) AS j FROM source('e')",
+            {},
+        )
+    },
+    "long and broken accumulators": {
+        "m": (
+            f"SELECT k, SUM(CASE {' '.join(f'WHEN i = {n} THEN v' for n in range(60))} ELSE 0 END) AS t,"
+            " COUNT(*) FILTER (WHERE s = 'a\nb') AS n, MAX(s || '${HOME}') AS h FROM source('e') WHERE k > 0 GROUP BY k",
+            UPSERT,
+        )
+    },
+    "time twice": {"m": ("SELECT at, at AS again, COALESCE(at, at) AS third, MOD(k, 2) AS i FROM source('e')", {})},
+    "united windows": {
+        **windowed({"type": "tumbling", "size": "5m"}),
+        "u": ("SELECT k, window_start FROM ref('m') UNION ALL SELECT k, at FROM source('e')", {}),
+    },
     "nested": {
         "m": (
             "WITH c AS (SELECT k, v FROM source('e') WHERE v > 1) SELECT k, t FROM (SELECT k, SUM(v) AS t FROM c WHERE k > 0 GROUP BY k) WHERE t > 3",
@@ -126,7 +171,8 @@ def explained(folder: Path, session_of: Callable[[tuple[str, ...]], GatewaySessi
 
 @pytest.mark.parametrize("feature", list(FEATURES))
 def test_the_planner_accepts_every_feature(tmp_path: Path, feature: str, session_of: Callable[..., GatewaySession]) -> None:
-    (plan,) = explained(write(tmp_path / "p", {"e": SOURCE}, FEATURES[feature]), session_of)
+    timed = {**SOURCE, "schema": {**SCHEMA, "window_time": "timestamp", "w": "int64"}}
+    (plan,) = explained(write(tmp_path / "p", {"e": SOURCE, "timed": timed}, FEATURES[feature]), session_of)
     assert "Sink" in plan
     assert "SinkUpsertMaterializer" not in plan
 
@@ -162,3 +208,73 @@ def test_hostile_names_and_constants_stay_names_and_constants(
     assert report.passed, [d.message for d in report.diagnostics]
     (plan,) = explained(folder, session_of)
     assert "Sink" in plan
+
+
+def test_retention_reaches_the_state_of_its_model_alone(
+    tmp_path: Path, stack: Stack, session_of: Callable[[tuple[str, ...]], GatewaySession]
+) -> None:
+    sources = {"e": {**SOURCE, "late_events": "drop"}}
+    models: Models = {
+        "c": ("SELECT k, v, s FROM source('e') WHERE v > 1", {}),
+        "kept": ("SELECT k, SUM(v) AS t FROM ref('c') GROUP BY k", {**UPSERT, "retention": "7d"}),
+        "short": (
+            "SELECT k, COUNT(DISTINCT s) AS t FROM (SELECT k, UPPER(s) AS s FROM ref('c')) GROUP BY k",
+            {**UPSERT, "retention": "90m"},
+        ),
+        "always": ("SELECT k, MAX(v) AS t FROM ref('c') GROUP BY k", UPSERT),
+    }
+    compiled = api.compile(write(tmp_path / "p", sources, models), "prod")
+    statements = emit_unit("emit", compiled.project.targets[0], "c", compiled.plan)
+    place = f"{stack.plans_dir}/{tmp_path.name}.json"
+    session = session_of(statements)
+    for statement in definitions_of(statements):
+        session.define(statement)
+    session.query(compile_statement(f"file://{place}", statements))
+    session.close()
+    nodes = json.loads(Path(place).read_text())["nodes"]
+    kept = sorted(state["ttl"] for node in nodes for state in node.get("state", ()))
+    assert kept == ["0 ms", "7 d", "90 min"]
+    assert [node["type"] for node in nodes].count("stream-exec-table-source-scan_1") == 1, "models of a unit read a source once"
+
+
+def test_the_script_of_several_units_runs_in_one_session(tmp_path: Path, session_of: Callable[[tuple[str, ...]], GatewaySession]) -> None:
+    contracts = [{"name": "keyed; `x`", "not_null": ["k"]}]
+    name = "e `x` (y"
+    quoted = name.replace("'", "''")
+    sources = {name: {**SOURCE, "contracts": contracts, "quarantine": {"topic": "bad"}}, f"{name}/raw": SOURCE}
+    models: Models = {
+        "a": (f"SELECT k, COUNT(*) AS n FROM source('{quoted}') GROUP BY k", UPSERT),
+        "b": (f"SELECT k, at FROM source('{quoted}') UNION ALL SELECT k, at FROM source('{quoted}/raw')", {}),
+        "c": (f"SELECT k FROM source('{quoted}')", {}),
+    }
+    script = emit_application(
+        "emit", api.compile(write(tmp_path / "p", sources, models), "prod").project.targets[0], plan_of(tmp_path / "p")
+    )
+    assert len(script.warnings) == 1
+    session = session_of(script.statements[:1])
+    sets = 0
+    for statement in script.statements:
+        if statement.startswith("EXECUTE"):
+            sets += 1
+            session.query(f"EXPLAIN {statement.removeprefix('EXECUTE ')}")
+        else:
+            session.define(statement)
+    session.close()
+    assert sets == 3
+
+
+def plan_of(folder: Path) -> Plan:
+    return api.compile(folder, "prod").plan
+
+
+def test_the_example_is_accepted(tmp_path: Path, session_of: Callable[..., GatewaySession]) -> None:
+    api.init(tmp_path / "shop")
+    compiled, target = api.compile_for_target(tmp_path / "shop", "cluster")
+    (models,) = plan_components(compiled.plan)
+    statements = emit_unit(compiled.project.name, target, models[0], compiled.plan)
+    session = session_of(statements)
+    for statement in definitions_of(statements):
+        session.define(statement)
+    result = session.query(f"EXPLAIN {statements[-1].removeprefix('EXECUTE ')}")
+    session.close()
+    assert "Sink(table=[default_catalog.default_database.customer_metrics/sink]" in str(result.rows[0][0])

@@ -516,6 +516,14 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "Quarantined events would be read again.",
     ),
     (
+        "SF319",
+        "error",
+        "late events without quarantine",
+        "source `{source}` declares late_events: quarantine but no quarantine",
+        "add quarantine: {{topic: NAME}}",
+        "Late events need a place to go, or they would be gone silently.",
+    ),
+    (
         "SF350",
         "warning",
         "source without key",

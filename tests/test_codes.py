@@ -158,6 +158,7 @@ CASES = (
     sql(
         "SF412", "streamform.yml:3:22", WINDOWED, config=WINDOW.replace("tumbling, size: 5m", "hopping, size: 5m, slide: 2m"), sources=TIMED
     ),
+    Case("SF319", "sources.yml:7:18", {"sources.yml": TIMED + "    late_events: quarantine\n"}),
     sql("SF413", "streamform.yml:3:25", SQL, config=model("on_expiry: delete"), sources=TIMED),
     sql("SF411", "models/m.sql:1:8", SQL, config=WINDOW, sources=TIMED),
     sql("SF450", "sources.yml", WINDOWED, config=WINDOW, sources=KAFKA.replace("topic", "event_time: at, topic")),

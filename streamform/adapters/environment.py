@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit, urlunsplit
 
 from streamform.errors import UsageError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+_CREDENTIALS = re.compile(r"(^|,|//)[^/,]*@")
 
 
 def resolve(text: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -30,12 +31,5 @@ def referenced(texts: Iterable[str]) -> set[str]:
 
 
 def without_credentials(address: str) -> str:
-    """An address as it may be shown and hashed."""
-    if "@" not in address:
-        return address
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return address.rsplit("@", 1)[1]
-    host = parts.netloc.rsplit("@", 1)[-1]
-    return urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
+    """An address, or several with commas between, as it may be shown and hashed."""
+    return _CREDENTIALS.sub(r"\1", address)

@@ -18,7 +18,7 @@ HEALTHY_S = 180.0
 SETTLE_S = 2.0
 """How long all tasks must run before a checkpoint counts, so that a job that fails on its first events is not taken for healthy."""
 RESTARTS = 3
-"""Restarts after which a starting job counts as failed."""
+"""Restarts, seen or counted by the cluster, after which a starting job counts as failed."""
 STOP_S = 600.0
 """How long a savepoint may take."""
 READY_S = 30.0
@@ -70,7 +70,7 @@ class FlinkJobs:
     def await_healthy(self, job_id: str, tell: Callable[[str], None]) -> Mapping[str, Any]:
         """Wait until every task runs and a checkpoint is complete. Raises: JobFailed with the newest cause."""
         deadline, told = time.monotonic() + HEALTHY_S, ""
-        since, trigger = deadline, ""
+        since, trigger, state, restarts = deadline, "", "", 0
         while (now := time.monotonic()) < deadline:
             job = self.manager.job(job_id)
             if job is None or not job.is_active:
@@ -83,8 +83,10 @@ class FlinkJobs:
                 self.manager.trigger_checkpoint(job_id, trigger)
             elif self.manager.has_completed(job_id, trigger):
                 return {"tasks": job.all_tasks}
-            if not job.is_healthy and self.manager.restarts(job_id) >= RESTARTS:
-                raise self._failed(job_id, f"restarted {RESTARTS} times")
+            restarts += job.state == "RESTARTING" and state != "RESTARTING"
+            state = job.state
+            if not job.is_healthy and max(restarts, self.manager.restarts(job_id)) >= RESTARTS:
+                raise self._failed(job_id, f"failed {RESTARTS} times")
             shown = f"{job.running_tasks} of {job.all_tasks} tasks run" + self._shortage(job)
             if shown != told:
                 tell(shown)

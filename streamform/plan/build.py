@@ -217,6 +217,8 @@ def source_definition(source: Source, clock: SourceClock | None, contracts: tupl
     text = f"{source.name} ({source.endpoint.connector} {source.endpoint.address})"
     if clock is not None:
         text += f" event_time={clock.column} watermark={render_duration(clock.delay_ms)} late={clock.late}"
+    if clock is not None and clock.late == "quarantine" and not contracts:
+        text += f" quarantine={source.quarantine_topic or ''}"
     if contracts:
         rules = ", ".join(f"{c.name}: {render_expression(c.condition)}" for c in contracts)
         text += f" contracts=[{rules}] quarantine={source.quarantine_topic or ''}"

@@ -91,7 +91,9 @@ def _check_contracts(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
     at = _Places(loaded, SOURCES_FILE, ("sources", source.name))
     if source.contracts and source.quarantine_topic is None:
         yield problem("SF316", where=at("contracts"), source=source.name)
-    if source.quarantine_topic is not None and not source.contracts:
+    if source.late_events == "quarantine" and source.quarantine_topic is None:
+        yield problem("SF319", where=at("late_events"), source=source.name)
+    if source.quarantine_topic is not None and not source.contracts and source.late_events != "quarantine":
         yield problem("SF317", where=at("quarantine"), source=source.name)
     if source.quarantine_topic is not None and source.quarantine_topic == source.endpoint.topic:
         yield problem("SF318", where=at("quarantine"), source=source.name, topic=source.quarantine_topic)
@@ -278,6 +280,11 @@ def _check_sections(at: _Places, project: Project, target: Target) -> Iterator[D
         if user is not None and section is None:
             yield problem(code, where=at(), target=target.name, user=user)
     yield from _check_feasible(at, target, users)
+    diverted = [s.name for s in project.sources if s.late_events == "quarantine"]
+    if target.backend == "flink" and diverted:
+        user, cause = f"late_events: quarantine of source `{diverted[0]}`", "it can only drop or keep late events"
+        instead = "declare late_events: drop or keep, or deploy this project to embedded targets"
+        yield problem("SF509", where=at(), target=target.name, backend="flink", user=user, cause=cause, instead=instead)
     expiring = [m.name for m in project.models if m.on_expiry == "delete"]
     if target.backend == "flink" and expiring:
         user, cause = f"on_expiry: delete of model `{expiring[0]}`", "Flink drops expired state without a record of it"
@@ -357,16 +364,15 @@ def check_planned(loaded: Loaded, project: Project, plan: Plan) -> Iterator[Diag
 
 
 def _check_flink_names(loaded: Loaded, project: Project, plan: Plan) -> Iterator[Diagnostic]:
-    """Names that Flink has no way to write, where a target is Flink."""
+    """Columns of sources and models that Flink has no way to write, where a target is Flink. Names that nobody sees are replaced."""
     target = next((target for target in project.targets if target.backend == "flink"), None)
     if target is None:
         return
-    named = {name: f"model {name!r}" for name in (model.name for model in plan.models)}
+    named: dict[str, str] = {}
     for node in plan.nodes:
-        if isinstance(node.spec, SourceSpec):
-            named.setdefault(node.spec.source.name, f"source {node.spec.source.name!r}")
-        for column in node.schema:
-            named.setdefault(column.name, f"column {column.name!r} of {node.id}")
+        if isinstance(node.spec, (SourceSpec, SinkSpec)):
+            owner = f"source {node.spec.source.name!r}" if isinstance(node.spec, SourceSpec) else f"model {node.model!r}"
+            named |= {column.name: f"column {column.name!r} of {owner}" for column in node.schema if column.name not in named}
     broken = next((user for name, user in named.items() if "\n" in name or "\r" in name), None)
     if broken is not None:
         where = _Places(loaded, PROJECT_FILE, ("targets", target.name))()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from streamform.project.model import Source
+from streamform.project.model import LateEvents, Source
 from streamform.sql.expressions import ColumnRef, Output
 from streamform.values.rows import Schema
 
@@ -20,7 +20,12 @@ class SourceClock:
 
     column: str
     delay_ms: int
-    late: Literal["drop", "keep"]
+    late: LateEvents
+
+    @property
+    def keeps_late(self) -> bool:
+        """Whether models see late events."""
+        return self.late == "keep"
 
 
 class ClockRule(NamedTuple):
@@ -38,7 +43,11 @@ CLOCK_RULES = (
         "watermark",
         "The delay: the watermark is the largest event time seen minus the delay, or the last explicit item, and never goes back. An event behind it is late; one exactly at it is not.",
     ),
-    ClockRule("E3", "late_events", "drop: a late event is counted and not delivered. keep: it is delivered."),
+    ClockRule(
+        "E3",
+        "late_events",
+        "drop: a late event is counted and not delivered. keep: it is delivered. quarantine: it goes where broken events go.",
+    ),
     ClockRule(
         "E4",
         "retention",

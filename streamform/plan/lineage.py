@@ -107,7 +107,7 @@ def _source(node: Node, spec: SourceSpec) -> _Traced:
     """Late events are dropped by their time, and others by the columns of a contract."""
     columns = {c.name: frozenset({Origin("source", spec.source.name, c.name)}) for c in node.schema}
     clock = source_clock(spec.source)
-    decided = columns[clock.column] if clock is not None and clock.late == "drop" else NONE
+    decided = columns[clock.column] if clock is not None and not clock.keeps_late else NONE
     return _Traced(columns, decided.union(*(_of(contract.condition, columns) for contract in spec.contracts)))
 
 

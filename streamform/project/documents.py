@@ -183,7 +183,7 @@ class SourceDocument(_Strict):
     key: list[str] | None = None
     event_time: str | None = None
     watermark: Duration | None = None
-    late_events: Literal["drop", "keep"] | None = None
+    late_events: m.LateEvents | None = None
     idle_timeout: Duration | None = None
     contracts: list[ContractDocument] | None = None
     quarantine: QuarantineDocument | None = None

@@ -10,6 +10,7 @@ from streamform.values.rows import Schema
 Connector = Literal["kafka", "file", "iceberg", "sqlite"]
 Materialized = Literal["append", "upsert"]
 Backend = Literal["flink", "embedded"]
+LateEvents = Literal["drop", "keep", "quarantine"]
 WindowType = Literal["tumbling", "hopping", "cumulating", "session"]
 
 
@@ -57,7 +58,7 @@ class Source:
     key: tuple[str, ...] = ()
     event_time: str | None = None
     watermark_ms: int | None = None
-    late_events: Literal["drop", "keep"] | None = None
+    late_events: LateEvents | None = None
     idle_timeout_ms: int | None = None
     contracts: tuple[Contract, ...] = ()
     quarantine_topic: str | None = None

@@ -20,6 +20,10 @@ from streamform.runtime.windows import SessionOperator, Windowed, WindowOperator
 from streamform.values.rows import EXACT, Row
 
 
+LATE = "late"
+"""What quarantine says about a late event, in the place of a contract's name."""
+
+
 @dataclass(slots=True)
 class SourceCounts:
     """What happened to a source's events."""
@@ -133,18 +137,17 @@ class Dataflow:
             assert isinstance(event_ms, int)
             before = clock.watermark_ms
             late = clock.observe(event_ms)
-            closed = [] if late or contract is not None else [name for name in windows if self._is_closed(name, node_id, event_ms, before)]
-            if closed:
+            touched = [] if late or contract is not None else self._closed_windows(windows, node_id, event_ms, before)
+            if touched:
                 counts.delivered += len(pending)
                 self._deliver(node_id, pending)
                 pending = []
-                self._close(closed, event_ms)
-                late = node_id in self.windowed_only and len(closed) == len(windows)
-                if not late:
-                    self.drained.late.setdefault(node_id, []).append(row)
-            if contract is None and late and clock.declared.late == "drop":
-                counts.late += 1
-                self.drained.late.setdefault(node_id, []).append(row)
+                closed = self._close(touched, event_ms)
+                late = node_id in self.windowed_only and closed == len(windows)
+                if closed and not late:
+                    self._note_late(source, row)
+            if contract is None and late and not clock.declared.keeps_late:
+                self._turn_away(source, row)
             elif contract is None:
                 pending.append((*row, event_ms) if self.lane else row)
                 for operator in keyed:
@@ -160,19 +163,41 @@ class Dataflow:
         counts.delivered += len(pending)
         self._deliver(node_id, pending)
 
-    def _is_closed(self, window: str, source: str, event_ms: int, watermark_ms: int) -> bool:
-        """Whether every window of an event was emitted before it came: it is late for them, though not behind the watermark."""
-        operator = self.operators[window]
-        assert isinstance(operator, WindowOperator | SessionOperator)
-        others = [self.sources[name].watermark_ms for name in self.feeders[window] if name != source]
-        return operator.latest(event_ms) <= min([watermark_ms, *others])
+    def _turn_away(self, source: SourceOperator, row: Row) -> None:
+        """A late event that models don't see: dropped and counted, or put into quarantine."""
+        counts = self.counts[source.node.id]
+        if source.clock is not None and source.clock.declared.late == "quarantine":
+            counts.quarantined += 1
+        else:
+            counts.late += 1
+        self._note_late(source, row)
 
-    def _close(self, windows: list[str], watermark_ms: int) -> None:
-        """Make window operators turn away rows of windows that end before or at the watermark."""
+    def _note_late(self, source: SourceOperator, row: Row) -> None:
+        """Show a late event where late events of its source go."""
+        if source.clock is not None and source.clock.declared.late == "quarantine":
+            self.drained.quarantined.setdefault(source.node.id, []).append(Rejected(row, LATE))
+        else:
+            self.drained.late.setdefault(source.node.id, []).append(row)
+
+    def _closed_windows(self, windows: list[str], source: str, event_ms: int, watermark_ms: int) -> list[str]:
+        """Window operators that have emitted a window of this event already, though it is not behind the watermark."""
+        found: list[str] = []
+        for name in windows:
+            others = [self.sources[other].watermark_ms for other in self.feeders[name] if other != source]
+            earliest = self._timed(name).earliest(event_ms)
+            if earliest is not None and earliest <= min([watermark_ms, *others]):
+                found.append(name)
+        return found
+
+    def _close(self, windows: list[str], event_ms: int) -> int:
+        """Make window operators turn away rows of windows that end with this event; for how many of them no window is left."""
+        over = 0
         for name in windows:
             operator = self.operators[name]
             assert isinstance(operator, WindowOperator | SessionOperator)
-            operator.closed_ms = max(operator.closed_ms, watermark_ms)
+            operator.closed_ms = max(operator.closed_ms, event_ms)
+            over += operator.latest(event_ms) <= event_ms
+        return over
 
     def _timeless(self, source: SourceOperator, number: int) -> DataError:
         spec = source.node.spec

@@ -115,9 +115,19 @@ def test_a_job_that_keeps_restarting_failed() -> None:
         f"GET /jobs/{JOB}/exceptions": failing("Failed to deserialize JSON"),
         "GET /overview": FULL,
     }
-    with serving(answers) as server, pytest.raises(JobFailed, match="restarted 3 times") as caught:
+    with serving(answers) as server, pytest.raises(JobFailed, match="failed 3 times") as caught:
         FlinkJobs(manager(server)).await_healthy(JOB, lambda text: None)
     assert caught.value.help == "an event is not what the source's schema says; timestamps are written without Z"
+
+
+def test_restarts_that_the_cluster_did_not_count_yet_are_counted() -> None:
+    answers = {
+        "GET /jobs/overview": [overview("RESTARTING", 0), overview("RUNNING", 0)] * 3,
+        f"GET /jobs/{JOB}/exceptions": failing("disk full"),
+        "GET /overview": FULL,
+    }
+    with serving(answers) as server, pytest.raises(JobFailed, match="failed 3 times: IOException: disk full"):
+        FlinkJobs(manager(server)).await_healthy(JOB, lambda text: None)
 
 
 def test_a_secret_in_a_jobs_failure_is_not_shown() -> None:

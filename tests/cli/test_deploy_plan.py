@@ -6,13 +6,21 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streamform import api
+from streamform.diff.model import Classification
 from streamform.errors import DocumentError
-from streamform.lifecycle.deploy_plan import document_digest, read_deploy_plan
+from streamform.lifecycle.deploy_plan import action_of, document_digest, read_deploy_plan, unit_action
+from streamform.lifecycle.ports import Observation, ObservedJob, RunningUnit
+from streamform.lifecycle.situation import Situation
+from streamform.lifecycle.stages import Consequence, Stage, StageKind, Staging
+from streamform.render.deploy_plan import deploy_plan_document
+from tests.cli.test_schema import problem
 from tests.conftest import ProjectFolder, Run, run_cli, run_here
 
 FILTER, OTHER = "status <> 'test'", "status = 'paid'"
@@ -195,6 +203,65 @@ def test_nothing_is_saved_while_an_attempt_is_unfinished(running: Shop) -> None:
     refused = running.plan()
     assert (refused.code, running.file.exists()) == (2, False)
     assert "the last attempt of unit `big_customers` is unfinished" in refused.stderr
+
+
+def test_nothing_is_saved_where_the_target_does_not_answer(shop: Shop) -> None:
+    for port in ("8081", "8083"):
+        shop.edit("streamform.yml", f"localhost:{port}", "localhost:1")
+    refused = shop.run("plan", "--target", "cluster", "--out", str(shop.file))
+    assert (refused.code, shop.file.exists()) == (2, False)
+    assert "localhost:1" in refused.stderr
+
+
+def stages(*kinds: StageKind, restore: bool = False) -> tuple[Stage, ...]:
+    return tuple(Stage(kind, kind, (("restore", restore),)) for kind in kinds)
+
+
+LOST = (Consequence("state-discarded", "state", "the state is lost"),)
+
+
+@pytest.mark.parametrize(
+    ("walked", "consequences", "action"),
+    [
+        ((), (), "no-op"),
+        (stages("catch-up"), LOST, "no-op"),
+        (stages("initialize", "write-record"), (), "initial"),
+        (stages("submit", "verify", "write-record"), (), "initial"),
+        (stages("submit", "verify", "write-record", restore=True), (), "restore"),
+        (stages("stop-job", "submit", "verify", "write-record"), LOST, "rebuild"),
+        (stages("rebuild", "switch", "write-record"), LOST, "rebuild"),
+        (stages("continue", "write-record"), (), "upgrade"),
+        (stages("adopt-job", "write-record"), (), "upgrade"),
+        (stages("remove", "write-record"), LOST, "upgrade"),
+    ],
+)
+def test_stages_come_to_one_published_action(walked: Any, consequences: Any, action: str, shop: Shop) -> None:
+    unit = situation_of(shop, "local").units[0]
+    staged = replace(unit, staging=Staging(walked, consequences, Classification.SAFE))
+    assert unit_action(staged) == action
+    assert action_of([replace(unit, staging=Staging((), (), Classification.SAFE)), staged]) == action
+
+
+def situation_of(shop: Shop, target: str) -> Situation:
+    situation = api.plan(shop.root, target=target).situation
+    assert situation is not None
+    return situation
+
+
+def test_the_jobs_of_a_target_are_preconditions(shop: Shop) -> None:
+    result = api.plan(shop.root, target="cluster")
+    assert result.situation is not None
+    unit = result.situation.units[0]
+    assert unit.unit is not None
+    running = RunningUnit(unit.name, unit.models, unit.unit.manifest, None, "c" * 64, "a1", "s3://savepoint")
+    jobs = (ObservedJob("a1", "running"), ObservedJob("b2", "failed"), ObservedJob("c3", "running", "stray", recorded=False))
+    observed = replace(unit, running=running, observation=Observation("running", jobs))
+    document = deploy_plan_document(replace(result, situation=replace(result.situation, units=(observed,))), 0)
+    name = "streamform/shop/cluster/big_customers"
+    job = {"job_id": "a1", "job_name": name, "artifact_digest": "c" * 64}
+    assert document["preconditions"] == {"running": [job], "savepoint": "s3://savepoint"}
+    assert document["units"][0]["job_name"] == document["job_name"] == name
+    assert problem("deploy-plan", document) is None
 
 
 # applying

@@ -1,4 +1,4 @@
-"""A model as temporary views: one SELECT a projection or aggregate, nested as the plan's nodes are.
+"""A model as a temporary view: one SELECT a projection or aggregate, nested as the plan's nodes are.
 
 A query block's input is always called `i`, which is the name that retention's hint refers to.
 """
@@ -21,7 +21,7 @@ from streamform.plan.nodes import (
     UnionSpec,
     WindowContract,
 )
-from streamform.sql.expressions import ColumnRef, Output
+from streamform.sql.expressions import ColumnRef, Output, columns_of
 from streamform.values.instants import render_duration
 
 INPUT = "`i`"
@@ -49,9 +49,16 @@ class ModelQuery:
 
     def statements(self) -> list[str]:
         """CREATE TEMPORARY VIEW statements in the order in which they must run."""
-        sink = self.plan.by_id[self.model.output]
-        select = self.select(self.plan.by_id[sink.inputs[0]])
-        return [*self.views, view(relation(self.model.name), select)]
+        query = self.query()
+        return self.views if is_inlined(self.plan, self.sink) else [*self.views, view(relation(self.model.name), query)]
+
+    @property
+    def sink(self) -> Node:
+        return self.plan.by_id[self.model.output]
+
+    def query(self) -> str:
+        """The SELECT whose rows are the model's."""
+        return self.select(self.plan.by_id[self.sink.inputs[0]])
 
     def select(self, node: Node) -> str:
         """A SELECT that gives a node's rows."""
@@ -69,7 +76,7 @@ class ModelQuery:
         if isinstance(node.spec, SourceSpec):
             return Block(f"{relation(node.spec.source.name)} AS {INPUT}")
         if node.model != self.model.name:
-            return Block(f"{relation(node.model)} AS {INPUT}")
+            return Block(f"{model_source(self.plan, node)} AS {INPUT}")
         if isinstance(node.spec, FilterSpec):
             below = self.block(self.plan.by_id[node.inputs[0]])
             return Block(below.source, (*below.conditions, emit_expression(node.spec.predicate)))
@@ -90,6 +97,7 @@ class ModelQuery:
         keys = [identifier(key.name) for key in spec.keys]
         calls = [f"{emit_aggregate(call)} AS {identifier(call.name)}" for call in spec.calls]
         if spec.window is not None:
+            _refuse_window_time(node, spec)
             bounds = [identifier(name) for name in ("window_start", "window_end")]
             windowed = windows_sql(spec.window, self.narrowed(node, below), keys)
             return _select([*keys, *bounds, *calls], Block(f"{windowed} AS {INPUT}"), (*keys, *bounds))
@@ -103,6 +111,20 @@ class ModelQuery:
         return name
 
 
+def model_source(plan: Plan, sink: Node) -> str:
+    """What stands in FROM for a model, by its sink: the name of its view, or its query."""
+    if not is_inlined(plan, sink):
+        return relation(sink.model)
+    model = next(model for model in plan.models if model.name == sink.model)
+    return f"(\n{_indented(ModelQuery(plan, model).query())}\n)"
+
+
+def is_inlined(plan: Plan, sink: Node) -> bool:
+    """Whether a model can't be a view: Flink keeps a view's text without the parentheses around several PARTITION BY columns."""
+    windows = [node.spec for node in plan.upstream(sink) if isinstance(node.spec, AggregateSpec) and len(node.spec.keys) > 1]
+    return any(spec.window is not None and spec.window.type == "session" for spec in windows)
+
+
 def windows_sql(window: WindowContract, table: str, keys: list[str]) -> str:
     """The table function that puts each row of a table into its windows. Raises: Refused for one that is too long."""
     if max(window.size_ms, window.step_ms) >= MAX_INTERVAL_MS:
@@ -114,6 +136,15 @@ def windows_sql(window: WindowContract, table: str, keys: list[str]) -> str:
     function = {"tumbling": "TUMBLE", "hopping": "HOP", "cumulating": "CUMULATE"}[window.type]
     lengths = [size] if window.type == "tumbling" else [step, size]
     return f"TABLE({function}(TABLE {table}, {time}, {', '.join(lengths)}))"
+
+
+def _refuse_window_time(node: Node, spec: AggregateSpec) -> None:
+    operands = [part for call in spec.calls for part in (call.argument, call.condition) if part is not None]
+    if "window_time" in {key.name for key in spec.keys}.union(*map(columns_of, operands)):
+        raise Refused(
+            f"model `{node.model}` aggregates a column `window_time` over windows, and Flink gives windows a column of that name",
+            "rename it in a model below",
+        )
 
 
 def view(name: str, select: str) -> str:

@@ -172,12 +172,36 @@ def _warnings(plan: Plan) -> list[str]:
     written = {node.model for node, _ in _sinks(plan)}
     found = [f"model `{m.name}` has no sink and nothing reads it" for m in plan.models if m.name not in read | written]
     found += retention_warnings(plan)
+    found += _quarantine_warnings(plan)
+    found += [
+        f"{user} has the relative path `{path}`, which each Flink process takes from its own folder; write file:///.."
+        for user, path in _paths(plan)
+        if "://" not in path and not path.startswith(("/", "${"))
+    ]
     for node, sink in _sinks(plan):
         nullable = [key for key in sink.key if sink.materialized == "upsert" and can_be_null(plan, node, key)]
         if nullable:
             columns = ", ".join(f"`{key}`" for key in nullable)
             found.append(f"a row of `{node.model}` without {columns} stops the job; filter with IS NOT NULL")
     return found
+
+
+def _quarantine_warnings(plan: Plan) -> list[str]:
+    """One line for each source whose broken events are written more than once."""
+    parts = [_sources(plan.part(models)) for models in plan_components(plan)]
+    units = {name: sum(name in part for part in parts) for name, spec in _sources(plan).items() if spec.contracts}
+    return [
+        f"{number} units read source `{name}`, and each of them writes the events that break a contract to the quarantine topic"
+        for name, number in units.items()
+        if number > 1
+    ]
+
+
+def _paths(plan: Plan) -> list[tuple[str, str]]:
+    """The paths of sources and sinks, each with whose it is."""
+    used = {f"source `{name}`": spec.source.endpoint for name, spec in _sources(plan).items()}
+    used |= {f"the sink of `{node.model}`": sink.endpoint for node, sink in _sinks(plan) if sink.endpoint is not None}
+    return [(user, endpoint.path or "") for user, endpoint in used.items() if endpoint.connector == "file"]
 
 
 def retention_warnings(plan: Plan) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from streamform.backends.flink.expression import emit_expression
 from streamform.backends.flink.nulls import proves_value
-from streamform.backends.flink.query import insert, view
+from streamform.backends.flink.query import insert, model_source, view
 from streamform.backends.flink.text import (
     Reference,
     constant,
@@ -192,7 +192,7 @@ def sink_tables(plan: Plan, node: Node, spec: SinkSpec, place: Place) -> Tables:
     columns = [column.name for column in node.schema]
     statements = _SINKS[endpoint.connector](node, spec, endpoint, place)
     table = iceberg_table(endpoint) if endpoint.connector == "iceberg" else relation(node.model, "sink")
-    return Tables(statements, (insert(table, columns, f"SELECT {names(columns)}\nFROM {relation(node.model)}"),))
+    return Tables(statements, (insert(table, columns, f"SELECT {names(columns)}\nFROM {model_source(plan, node)}"),))
 
 
 def _kafka_sink(node: Node, spec: SinkSpec, endpoint: Endpoint, place: Place) -> tuple[str, ...]:
