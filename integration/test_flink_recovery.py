@@ -26,6 +26,12 @@ from integration.stack.process import until
 from tests.conftest import environment
 
 OTHER = "SELECT customer_id, MAX(amount) AS largest FROM {} GROUP BY customer_id\n"
+OTHER_MODEL = """\
+  other:
+    materialized: upsert
+    key: [customer_id]
+    sink: {connector: sqlite, path: other.db, table: other}
+"""
 
 
 def test_a_job_that_fails_gives_way_to_the_one_that_ran_before(shop: Shop, new_topic: NewTopic) -> None:
@@ -193,28 +199,59 @@ def test_a_job_that_keeps_failing_says_why_it_can_not_be_stopped_and_can_be_disc
     assert shop.active() == []
 
 
-def test_units_that_part_and_join_have_one_job_each(shop: Shop, new_topic: NewTopic) -> None:
-    orders = shipped_orders()[:100]
-    shop.send(orders)
+def add_other(shop: Shop, new_topic: NewTopic, reads: str) -> None:
+    """A fourth model with a sink of its own."""
     topic = new_topic("other", config={"cleanup.policy": "compact"})
-    shop.edit(
-        "streamform.yml",
-        "targets:\n",
-        "  other:\n    materialized: upsert\n    key: [customer_id]\n    sink: {connector: sqlite, path: o.db, table: o}\n\ntargets:\n",
-    )
+    shop.edit("streamform.yml", "targets:\n", f"{OTHER_MODEL}\ntargets:\n")
     shop.edit("streamform.yml", "    sinks:\n", f"    sinks:\n      other: {{connector: kafka, topic: {topic}}}\n")
-    (shop.folder / "models" / "other.sql").write_text(OTHER.format("ref('clean_orders')"))
+    other_reads(shop, reads)
+
+
+def other_reads(shop: Shop, reads: str) -> None:
+    (shop.folder / "models" / "other.sql").write_text(OTHER.format(reads))
+
+
+def approve_all(shop: Shop) -> list[int]:
+    """Approve and apply until nothing waits; the exit codes."""
+    codes = []
+    while waiting := shop.waiting():
+        shop.approve(waiting[0])
+        codes.append(shop.run("apply").returncode)
+    return codes
+
+
+def test_units_that_part_and_join_have_one_job_each(shop: Shop, new_topic: NewTopic) -> None:
+    shop.send(shipped_orders()[:100])
+    add_other(shop, new_topic, "ref('clean_orders')")
     shop.apply()
     assert len(shop.active()) == 1
     for reads, jobs in (("source('orders')", 2), ("ref('clean_orders')", 1)):
-        (shop.folder / "models" / "other.sql").write_text(OTHER.format(reads))
+        other_reads(shop, reads)
         assert shop.run("apply").returncode == 1
-        while waiting := shop.waiting():
-            shop.approve(waiting[0])
-            shop.run("apply")
+        assert approve_all(shop)[-1] == 0
         assert len(shop.active()) == jobs
         assert "unchanged" in shop.apply().stdout
         assert len(shop.active()) == jobs
+
+
+def test_a_unit_whose_takeover_failed_is_stopped_and_goes_on_from_its_savepoint(shop: Shop, new_topic: NewTopic) -> None:
+    shop.send(shipped_orders()[:100])
+    add_other(shop, new_topic, "source('orders')")
+    shop.apply()
+    assert len(shop.active()) == 2
+    readable = shop.orders
+    other_reads(shop, "ref('clean_orders')")
+    point_at_unreadable_events(shop, new_topic)
+    failed = shop.run("apply")
+    assert (failed.returncode, "unit `other` is stopped with a savepoint" in failed.stdout) == (1, True), failed.stdout
+    assert len(shop.active()) == 1
+    other_reads(shop, "source('orders')")
+    shop.edit("streamform.yml", f"topic: {shop.orders}", f"topic: {readable}")
+    back = shop.apply()
+    assert "big_customers: unchanged" in back.stdout
+    assert "other: applied" in back.stdout
+    assert len(shop.active()) == 2
+    assert [entry["verdict"] for entry in shop.journal() if entry["unit"] == "other"][-1] == "SAFE"
 
 
 class LossyGateway(http.server.ThreadingHTTPServer):

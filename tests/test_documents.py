@@ -286,3 +286,12 @@ def test_a_fixture_is_read_strictly(project: ProjectBuilder, text: str, where: s
     folder = project("SELECT amount FROM source('orders')", tests={"f": text})
     assert [place(d) for d in folder.check()] == [where]
     assert api.check(folder.root).project is None
+
+
+def test_a_nul_character_is_no_text(project: ProjectBuilder) -> None:
+    assert project("SELECT\0T(k) AS n FROM source('orders')").codes() == ["SF002"]
+
+
+def test_an_exponent_without_end_is_one_problem(project: ProjectBuilder) -> None:
+    tests = {"f": "model: m\ngiven: [{amount: 1e99999999999999999999}]\n"}
+    assert project("SELECT amount FROM source('orders')", tests=tests).codes() == ["SF003"]

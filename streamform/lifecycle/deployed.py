@@ -100,7 +100,7 @@ def _check_agreement(deployed: Deployed) -> None:
         said = "no record" if recorded is None else f"application {recorded[:12]}"
         raise StoreError(
             f"the applied record and the journal disagree: the record says {said}, the journal application {str(expected)[:12]}",
-            "one of them was edited, replaced or lost; restore the store from a backup, or look at both and run `streamform apply --adopt`",
+            "one of them was edited, replaced or lost; restore the store from a backup",
         )
 
 

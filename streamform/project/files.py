@@ -87,7 +87,10 @@ def _read(path: Path) -> str:
     if path.suffix == ".sql" and path.stat().st_size > MAX_SQL_BYTES:
         raise ValueError(f"more than {MAX_SQL_BYTES >> 20} MiB")
     data = path.read_bytes()
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    if "\0" in text:
+        raise ValueError("it holds a NUL character, so it is no text")
+    return text
 
 
 def _project_paths(folder: Path, documents: Iterable[str], *, tests: bool) -> Iterator[Path]:

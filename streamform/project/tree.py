@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import yaml
@@ -21,6 +21,8 @@ from streamform.diagnostics import Diagnostic, Location
 MAX_DEPTH = 64
 MAX_NODES = 2_000_000
 MAX_BYTES = 64 * 1024 * 1024
+MAX_DIGITS = 400
+"""Characters from which on a number is taken as text."""
 MAX_UNSIGNED = 2**64 - 1
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
@@ -193,11 +195,18 @@ class _Builder:
                 raise self.refuse("SF003", node, file=self.document.file, cause="a whole number of more than 64 bits; put it in quotes")
             return value
         if _FLOAT.fullmatch(text):
-            return Decimal(text) if len(text) < 400 else text
+            return self.fraction(node, text)
         special = _SPECIAL_FLOAT.fullmatch(text)
         if special is None:
             return text
         return float("nan") if special.group(3) else float(f"{special.group(1)}inf")
+
+    def fraction(self, node: yaml.Node, text: str) -> object:
+        """A number with a point or an exponent; its digits are kept."""
+        try:
+            return Decimal(text) if len(text) < MAX_DIGITS else text
+        except InvalidOperation:
+            raise self.refuse("SF003", node, file=self.document.file, cause="a number whose exponent is out of range") from None
 
     def refuse(self, code: str, node: yaml.Node, **facts: Any) -> TreeError:
         where = self.document.place(node)

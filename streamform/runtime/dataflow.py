@@ -19,7 +19,6 @@ from streamform.runtime.state import StateStore
 from streamform.runtime.windows import SessionOperator, Windowed, WindowOperator
 from streamform.values.rows import EXACT, Row
 
-
 LATE = "late"
 """What quarantine says about a late event, in the place of a contract's name."""
 

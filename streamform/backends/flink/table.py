@@ -50,8 +50,9 @@ class Place:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """The brokers; check has made sure that a target with a topic declares them."""
-        assert self.target.kafka is not None, "a target without brokers"
+        """The brokers. Raises: Refused where the target declares none; check has seen to it for all but quarantine topics."""
+        if self.target.kafka is None:
+            raise Refused(f"target `{self.target.name}` has no kafka section, and a quarantine topic needs its brokers", "declare one")
         return self.target.kafka
 
     def address(self, kind: Literal["sources", "sinks"], name: str, endpoint: Endpoint) -> str:
