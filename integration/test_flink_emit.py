@@ -210,9 +210,7 @@ def test_hostile_names_and_constants_stay_names_and_constants(
     assert "Sink" in plan
 
 
-def test_retention_reaches_the_state_of_its_model_alone(
-    tmp_path: Path, stack: Stack, session_of: Callable[[tuple[str, ...]], GatewaySession]
-) -> None:
+def test_retention_reaches_the_state_of_its_model_alone(tmp_path: Path, session_of: Callable[[tuple[str, ...]], GatewaySession]) -> None:
     sources = {"e": {**SOURCE, "late_events": "drop"}}
     models: Models = {
         "c": ("SELECT k, v, s FROM source('e') WHERE v > 1", {}),
@@ -225,13 +223,13 @@ def test_retention_reaches_the_state_of_its_model_alone(
     }
     compiled = api.compile(write(tmp_path / "p", sources, models), "prod")
     statements = emit_unit("emit", compiled.project.targets[0], "c", compiled.plan)
-    place = f"{stack.plans_dir}/{tmp_path.name}.json"
+    place = tmp_path / "plan.json"
     session = session_of(statements)
     for statement in definitions_of(statements):
         session.define(statement)
-    session.query(compile_statement(f"file://{place}", statements))
+    session.query(compile_statement(place.as_uri(), statements))
     session.close()
-    nodes = json.loads(Path(place).read_text())["nodes"]
+    nodes = json.loads(place.read_text())["nodes"]
     kept = sorted(state["ttl"] for node in nodes for state in node.get("state", ()))
     assert kept == ["0 ms", "7 d", "90 min"]
     assert [node["type"] for node in nodes].count("stream-exec-table-source-scan_1") == 1, "models of a unit read a source once"

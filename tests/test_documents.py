@@ -173,7 +173,7 @@ def test_streamform_yml_is_read_strictly(project: ProjectBuilder, text: str, whe
         ("sources: {s: {connector: kafka, schema: {a: 'decimal(39,2)'}}}\n", "SF005 1:45", "precision <= 38"),
         ("sources: {s: {connector: kafka, schema: {a: {b: int64}}}}\n", "SF005 1:45", "write text"),
         ("sources: {s: {connector: pulsar}}\n", "SF005 1:26", "'kafka'"),
-        ("sources: {s: {connector: kafka, late_events: ignore}}\n", "SF005 1:46", "'drop' or 'keep'"),
+        ("sources: {s: {connector: kafka, late_events: ignore}}\n", "SF005 1:46", "'drop', 'keep' or 'quarantine'"),
         ("sources: {s: {connector: kafka, watermark: -5m}}\n", "SF005 1:44", "write a duration"),
         ("sources: {s: {connector: kafka, contracts: [{nme: x}]}}\n", "SF004 1:46", "did you mean `name`?"),
     ],
