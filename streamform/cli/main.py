@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -17,12 +18,15 @@ from streamform.cli.parser import build_parser
 from streamform.errors import ProjectError, StreamformError
 
 INTERRUPTED = 2
+GARBAGE = 50_000
+"""Objects after which the collector looks for garbage: a plan is many objects and no garbage."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    gc.set_threshold(GARBAGE, 20, 20)
     if not getattr(arguments, "run", None):
         parser.print_help()
         return 0

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from streamform.diff.model import Classification, DeploymentChange
-from streamform.project.model import Project, Target
+from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
+from streamform.project.model import Target
 from streamform.values.instants import render_duration
 
 COMPATIBLE, BACKFILL = Classification.COMPATIBLE, Classification.BACKFILL_REQUIRED
@@ -49,16 +50,16 @@ DEPLOYMENT = (
 DEPLOYMENT_BY_ID = {rule.id: rule for rule in DEPLOYMENT}
 
 
-def deployment_facts(project: Project, target: Target, models: set[str], sources: set[str]) -> dict[str, dict[str, str]]:
-    """The facts of some models and the sources that they read."""
+def deployment_facts(plan: Plan, target: Target) -> dict[str, dict[str, str]]:
+    """The facts of a plan's sources and sinks, in the order of their names, and of the target's brokers."""
+    sources = {n.spec.source.name: n.spec.source for n in plan.nodes if isinstance(n.spec, SourceSpec)}
+    sinks = {n.model: n.spec.endpoint for n in plan.nodes if isinstance(n.spec, SinkSpec) and n.spec.endpoint is not None}
     facts: dict[str, dict[str, str]] = {}
-    for source in project.sources:
-        if source.name in sources:
-            idle = "none" if source.idle_timeout_ms is None else render_duration(source.idle_timeout_ms)
-            facts[f"source {source.name}"] = {"source format": source.endpoint.format, "idle timeout": idle}
-    for model in project.models:
-        if model.name in models and model.sink is not None:
-            facts[f"model {model.name}"] = {"sink format": model.sink.format}
+    for name, source in sorted(sources.items()):
+        idle = "none" if source.idle_timeout_ms is None else render_duration(source.idle_timeout_ms)
+        facts[f"source {name}"] = {"source format": source.endpoint.format, "idle timeout": idle}
+    for name, endpoint in sorted(sinks.items()):
+        facts[f"model {name}"] = {"sink format": endpoint.format}
     if target.kafka is not None:
         facts["kafka"] = {"startup": target.kafka.startup, "bootstrap servers": target.kafka.bootstrap_servers}
     return facts

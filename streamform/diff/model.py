@@ -130,6 +130,8 @@ class Diff:
     models: tuple[ModelDiff, ...]
     warnings: tuple[str, ...] = ()
     deployment: tuple[DeploymentChange, ...] = field(default=())
+    index: dict[str, list[tuple[int, ModelDiff]]] = field(default_factory=dict, compare=False, repr=False)
+    """Filled by by_name() when it is first asked for."""
 
     @property
     def changed_nodes(self) -> list[NodeDiff]:
@@ -141,9 +143,18 @@ class Diff:
         """Whether nothing differs."""
         return not self.changed_nodes and not self.deployment
 
+    def by_name(self) -> dict[str, list[tuple[int, ModelDiff]]]:
+        """Places and comparisons of models by name; a name may be both gone and new."""
+        if not self.index:
+            for place, model in enumerate(self.models):
+                self.index.setdefault(model.name, []).append((place, model))
+        return self.index
+
     def part(self, models: set[str], gone: set[str], deployment: tuple[DeploymentChange, ...]) -> Diff:
         """The comparison of some desired models, of running models that are gone, and of some deployment facts."""
-        kept = tuple(m for m in self.models if m.name in (gone if m.change == "removed" else models))
+        by_name = self.by_name()
+        found = {place: m for name in models | gone for place, m in by_name.get(name, ())}
+        kept = tuple(m for _, m in sorted(found.items()) if m.name in (gone if m.change == "removed" else models))
         verdict = most_severe([m.verdict for m in kept] + [c.classification for c in deployment])
         return Diff(self.running, self.desired, verdict, kept, self.warnings, deployment)
 

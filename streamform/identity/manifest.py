@@ -5,6 +5,7 @@ Shape: models in dependency order, nodes in the same order; `time` and `window` 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,20 @@ class Manifest:
         """The manifest of some of its models."""
         kept = tuple(m for m in self.models if m.name in models)
         return sealed(kept, tuple(n for n in self.nodes if n.model in models))
+
+
+def manifest_parts(manifest: Manifest, groups: Iterable[tuple[str, ...]]) -> list[Manifest]:
+    """The manifest of each group of models, in one pass; a group's models stand in the manifest's order."""
+    places = {model.name: place for place, model in enumerate(manifest.models)}
+    nodes: dict[str, list[ManifestNode]] = {}
+    for node in manifest.nodes:
+        nodes.setdefault(node.model, []).append(node)
+    parts: list[Manifest] = []
+    for group in groups:
+        names = sorted(group, key=places.__getitem__)
+        models = tuple(manifest.models[places[name]] for name in names)
+        parts.append(sealed(models, tuple(node for name in names for node in nodes.get(name, ()))))
+    return parts
 
 
 def sink_addresses(manifest: Manifest) -> frozenset[str]:

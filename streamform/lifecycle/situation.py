@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamform.diff.compare import compare
 from streamform.diff.deployment import compare_deployment, deployment_facts
 from streamform.diff.match import Hints, hints_of, match_nodes
 from streamform.diff.model import DeploymentChange, Diff, Side
-from streamform.identity.manifest import Manifest, build_manifest
+from streamform.identity.manifest import Manifest, build_manifest, manifest_parts
 from streamform.lifecycle.approval import plan_id_of
 from streamform.lifecycle.deployed import Deployed
 from streamform.lifecycle.ports import Backend, DesiredUnit, Observation, RunningUnit
 from streamform.lifecycle.stages import Observed, Staging, UnitSituation, build_stages
 from streamform.lifecycle.store import artifact_digest
 from streamform.plan.compiled import Compiled
-from streamform.plan.units import Unit, keyed_sources, match_units, plan_components, unit_sources
+from streamform.plan.units import Unit, keyed_sources, match_units, plan_components
 from streamform.plan.usage import state_columns
 from streamform.project.model import Project, Target
 
@@ -79,7 +79,8 @@ class _Assessment:
         names = {name: unit.models for name, unit in self.deployed.units.items()}
         units, gone = match_units(plan_components(self.compiled.plan), names, self.hints.models)
         self.kept = {unit.name for unit in units}
-        built = [(unit, self.desired_unit(unit)) for unit in units]
+        manifests = manifest_parts(self.desired, [unit.models for unit in units])
+        built = [(unit, self.desired_unit(unit, manifest)) for unit, manifest in zip(units, manifests, strict=True)]
         deployment = {unit.name: self.deployment(unit, desired) for unit, desired in built}
         columns = state_columns(self.compiled.plan)
         every = tuple(dict.fromkeys(change for changes in deployment.values() for change in changes))
@@ -100,8 +101,8 @@ class _Assessment:
             return None
         return Side(self.running.application_digest, record.applied_at, record.streamform_version, record.jobs)
 
-    def desired_unit(self, unit: Unit) -> DesiredUnit:
-        return build_unit(self.compiled, self.target, unit.name, unit.models, self.backend)
+    def desired_unit(self, unit: Unit, manifest: Manifest) -> DesiredUnit:
+        return build_unit(self.compiled, self.target, unit, manifest, self.backend)
 
     def deployment(self, unit: Unit, desired: DesiredUnit) -> tuple[DeploymentChange, ...]:
         before = [self.deployed.units[name].facts for name in unit.was]
@@ -210,12 +211,12 @@ class _Assessment:
         }
 
 
-def build_unit(compiled: Compiled, target: Target, name: str, models: tuple[str, ...], backend: Backend) -> DesiredUnit:
+def build_unit(compiled: Compiled, target: Target, unit: Unit, manifest: Manifest, backend: Backend) -> DesiredUnit:
     """A unit of a compiled project, with what would be submitted for it."""
-    plan = compiled.plan.part(models)
-    facts = deployment_facts(compiled.project, target, set(models), unit_sources(plan))
-    unit = DesiredUnit(name, models, plan, build_manifest(plan), facts)
-    return DesiredUnit(name, models, plan, unit.manifest, facts, backend.statements(compiled.project, target, unit))
+    plan = compiled.plan.part(unit.models)
+    facts = deployment_facts(plan, target)
+    desired = DesiredUnit(unit.name, unit.models, plan, manifest, facts)
+    return replace(desired, statements=backend.statements(compiled.project, target, desired))
 
 
 def assumed(running: RunningUnit | None) -> Observed:

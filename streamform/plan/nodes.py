@@ -187,7 +187,7 @@ class Plan:
 
     def nodes_of(self, model: str) -> list[Node]:
         """A model's nodes in plan order."""
-        return [node for node in self.nodes if node.model == model]
+        return list(self._by_model.get(model, ()))
 
     def inputs_of(self, node: Node) -> list[Node]:
         """The nodes that a node reads."""
@@ -207,7 +207,20 @@ class Plan:
     def part(self, models: Iterable[str]) -> Plan:
         """The plan of some models only, which must include what they read."""
         names = set(models)
-        return Plan(self.application, tuple(m for m in self.models if m.name in names), tuple(n for n in self.nodes if n.model in names))
+        chosen = sorted((self._places[name], name) for name in names if name in self._places)
+        nodes = tuple(node for _, name in chosen for node in self._by_model.get(name, ()))
+        return Plan(self.application, tuple(self.models[place] for place, _ in chosen), nodes)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {model.name: place for place, model in enumerate(self.models)}
+
+    @cached_property
+    def _by_model(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            found.setdefault(node.model, []).append(node)
+        return found
 
     def check_invariants(self) -> None:
         """Fail loudly when the plan is not one: a fault of ours, never of the project."""

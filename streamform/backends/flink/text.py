@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 
 from streamform.errors import Refused
 from streamform.sql.expressions import Literal
@@ -43,6 +44,7 @@ class Reference(str):
     """Text of a target: a ${NAME} in it stands for a value of the environment."""
 
 
+@lru_cache(maxsize=20_000)
 def identifier(name: str) -> str:
     """A name in backticks. One that Flink can't take is replaced by its digest, so it must be a name that nobody sees."""
     shown = name if unwritable(name) is None else f"name {hashlib.sha256(name.encode()).hexdigest()[:32]}"
