@@ -117,6 +117,15 @@ def test_rows_of_a_file_are_read_as_the_source_reads_them(totals: ProjectFolder)
     assert "can't read tests/none.jsonl" in outcome(totals, "given: [{rows: tests/none.jsonl}]")
 
 
+def test_rows_of_a_csv_file_are_read_by_its_header(totals: ProjectFolder) -> None:
+    totals.write("tests/rows.csv", "at,v,k\n2026-08-30T10:00:00,1.00,1\n2026-08-30T10:00:01.5,,1\n2026-08-30 10:00:02,2.50,1\n")
+    assert outcome(totals, "given: [{rows: tests/rows.csv}]\nexpect_final: [{k: 1, total: 3.5}]") == "passed"
+    totals.write("tests/rows.csv", "at,v,k\n2026-08-30T10:00:00,1.00,one\n")
+    assert 'tests/rows.csv, line 2: k is "one", which is no int64' in outcome(totals, "given: [{rows: tests/rows.csv}]")
+    totals.write("tests/rows.csv", "at,v,nobody\n")
+    assert "tests/rows.csv names `nobody`" in outcome(totals, "given: [{rows: tests/rows.csv}]")
+
+
 UPGRADE = """
 upgrade:
   project: ../before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -130,7 +131,31 @@ class FileSource:
 
 
 def file_rows(project_dir: Path, source: Source, file: str) -> Iterator[Row]:
-    """Every row of one file, as its source's format reads it. Raises: DataError."""
+    """Every row of one file: of a .csv by its header, else as its source's format reads it. Raises: DataError."""
+    if file.endswith(".csv"):
+        yield from _csv_rows(project_dir, source, file)
+        return
     reader = FileSource(project_dir, replace(source, endpoint=replace(source.endpoint, connector="file", path=file)))
     for batch in reader.batches({}, reader.ends(), ROWS):
         yield from batch.rows
+
+
+def _csv_rows(project_dir: Path, source: Source, file: str) -> Iterator[Row]:
+    """The rows of a CSV file whose first line names the columns."""
+    parser = EventParser(source)
+    try:
+        with (project_dir / file).open(encoding="utf-8-sig", newline="") as stream:
+            records = csv.DictReader(stream, strict=True)
+            missing = [name for name in records.fieldnames or () if name not in source.column_names]
+            if not records.fieldnames or missing:
+                shown = f"names `{missing[0]}`" if missing else "has no header"
+                raise DataError(
+                    f"{file} {shown}, and source `{source.name}` has {', '.join(source.column_names)}", "name columns in the first line"
+                )
+            for record in records:
+                yield parser.parse_cells(record, f"{file}, line {records.line_num}")
+    except OSError as error:
+        cause = (error.strerror or str(error)).lower()
+        raise DataError(f"source `{source.name}`: can't read {file}: {cause}", "check the path") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is not CSV in UTF-8: {error}", "correct the file") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -53,6 +53,23 @@ class EventParser:
                 ) from None
         return tuple(values)
 
+    def parse_cells(self, cells: Mapping[str, str | None], place: str) -> Row:
+        """The event of a CSV record, by the names of the header; an empty cell is NULL, further ones are ignored.
+
+        Raises: DataError as parse().
+        """
+        values: list[Value] = []
+        for name, type_, parse in self.columns:
+            text = cells.get(name)
+            try:
+                values.append(_cell(text, type_, parse))
+            except (ValueError, ArithmeticError):
+                raise DataError(
+                    f"{place}: {name} is {_shown(text)}, which is no {type_}",
+                    f"correct the event, or the schema of source `{self.source.name}`",
+                ) from None
+        return tuple(values)
+
     def decode(self, line: bytes, place: str) -> dict[str, Any]:
         """The JSON object of a line."""
         try:
@@ -72,6 +89,15 @@ class EventParser:
             return isinstance(_decode(line.decode("utf-8")), dict)
         except (ValueError, RecursionError):
             return False
+
+
+def _cell(text: str | None, type_: str, parse: Callable[[object], Value]) -> Value:
+    """A cell's value: text says true and false, and nothing is NULL."""
+    if not text:
+        return None
+    if type_ == "boolean":
+        return parse({"true": True, "false": False}.get(text.lower(), text))
+    return parse(text)
 
 
 def _shown(value: object) -> str:
