@@ -35,9 +35,9 @@ def report_error(error: StreamformError) -> None:
 
 def show(document: Any) -> None:
     """A JSON document."""
-    import json
+    from streamform.render.json_text import json_text
 
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    sys.stdout.write(json_text(document))
 
 
 def write(text: str) -> None:
