@@ -24,9 +24,10 @@ GARBAGE = 50_000
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    parser = build_parser()
-    arguments = parser.parse_args(argv)
     gc.set_threshold(GARBAGE, 20, 20)
+    given = sys.argv[1:] if argv is None else argv
+    parser = build_parser(given[0] if given else None)
+    arguments = parser.parse_args(given)
     if not getattr(arguments, "run", None):
         parser.print_help()
         return 0
