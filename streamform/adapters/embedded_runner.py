@@ -20,9 +20,10 @@ from streamform.adapters.generation import (
     read_unit,
     write_unit,
 )
-from streamform.adapters.sink_ledger import SinkLedger, check_places, recover
+from streamform.adapters.sink import SinkVanished
+from streamform.adapters.sink_ledger import Owners, SinkLedger, check_places, place_of, recover
 from streamform.adapters.state_database import StateDatabase
-from streamform.errors import Refused
+from streamform.errors import Refused, StateError
 from streamform.identity.manifest import sink_addresses
 from streamform.lifecycle.ports import Observation, Progress, RunningUnit, StageContext
 from streamform.lifecycle.stages import Stage
@@ -83,7 +84,7 @@ class EmbeddedRunner:
             source.ends()
         database = StateDatabase.look(self.path, self.project.name, self.target.name)
         try:
-            check_places(database, self.project_dir, context.unit.plan, _owned(context))
+            check_places(database, self.project_dir, context.unit.plan, _owners(context))
         finally:
             if database is not None:
                 database.close()
@@ -109,8 +110,8 @@ class EmbeddedRunner:
         """Keep the state under the new plan."""
         database, plan = self.database(), _plan(context)
         rewritten = 0
-        recover(database, self.project_dir, context.unit_name, tolerant=False)
         with closing(self.ledger(context)) as ledger:
+            recover(database, self.project_dir, context.unit_name, places={place_of(shape) for shape in ledger.shapes.values()})
             row = read_unit(database, context.unit_name)
             assert row is not None, "a unit that continues was observed"
             if row.attempt != context.attempt:
@@ -127,15 +128,17 @@ class EmbeddedRunner:
     def rebuild(self, context: StageContext) -> Mapping[str, Any]:
         """Compute everything again beside what is in use; sinks are not touched."""
         database, plan = self.database(), _plan(context)
+        with closing(self.ledger(context)) as ledger:
+            places = {place_of(shape) for shape in ledger.shapes.values()}
         for unit in (context.unit_name, *(u.name for u in context.replaced)):
-            recover(database, self.project_dir, unit, tolerant=True)
+            recover(database, self.project_dir, unit, places=places, tolerated=(SinkVanished,))
         generation = candidate(database, context.unit_name, context.attempt)
         if generation is None:
             row = read_unit(database, context.unit_name)
             with closing(self.ledger(context)) as ledger, database.transaction():
                 drop_others(database, context.unit_name, None if row is None else row.generation)
                 generation = create_generation(database, context.unit_name, context.attempt, plan)
-                ledger.claim()
+                ledger.reserve()
         engine = Engine(database, self.project_dir, plan, generation, None)
         engine.consume(lambda events, share: context.progress(Progress("rebuild", f"{events:,} events read", share)))
         events = database.one("SELECT events FROM generation WHERE id = ?", generation)[0]
@@ -158,14 +161,16 @@ class EmbeddedRunner:
         generation = candidate(database, context.unit_name, context.attempt)
         if generation is None:
             return {}
-        with database.transaction():
+        replaced = [unit.name for unit in context.replaced]
+        with closing(self.ledger(context)) as ledger, database.transaction():
             write_unit(database, context.unit_name, generation, context.artifact, context.attempt)
             drop_others(database, context.unit_name, generation)
+            ledger.claim(start=1, taken_over=replaced)
             database.run("DELETE FROM fresh WHERE generation = ?", generation)
             database.run("DELETE FROM spool WHERE generation = ?", generation)
-            for unit in context.replaced:
-                drop_others(database, unit.name, None)
-                database.run("DELETE FROM unit WHERE name = ?", unit.name)
+            for unit in replaced:
+                drop_others(database, unit, None)
+                database.run("DELETE FROM unit WHERE name = ?", unit)
         return {}
 
     def catch_up(self, context: StageContext) -> Mapping[str, Any]:
@@ -178,7 +183,7 @@ class EmbeddedRunner:
     def remove(self, context: StageContext) -> Mapping[str, Any]:
         """Forget state and positions; sinks keep their rows."""
         database = self.database()
-        recover(database, self.project_dir, context.unit_name, tolerant=True)
+        recover(database, self.project_dir, context.unit_name, places=self.places(context.unit_name), tolerated=(StateError,))
         with database.transaction():
             drop_others(database, context.unit_name, None)
             database.run("DELETE FROM unit WHERE name = ?", context.unit_name)
@@ -237,7 +242,7 @@ class EmbeddedRunner:
     def engine(self, context: StageContext, ledger: SinkLedger) -> Engine:
         """The unit's generation in use, with its sinks as they were left."""
         database = self.database()
-        recover(database, self.project_dir, context.unit_name, tolerant=False)
+        recover(database, self.project_dir, context.unit_name)
         row = read_unit(database, context.unit_name)
         if row is None:
             raise Refused(
@@ -245,6 +250,10 @@ class EmbeddedRunner:
             )
         ledger.open()
         return Engine(database, self.project_dir, _plan(context), row.generation, ledger)
+
+    def places(self, unit: str) -> set[str]:
+        """Every place that a unit writes to."""
+        return {place for (place,) in self.database().all("SELECT place FROM sink WHERE unit = ?", unit)}
 
     def entries(self, generation: int) -> dict[str, int]:
         """Numbers of keys by keyed node."""
@@ -261,10 +270,15 @@ def _plan(context: StageContext) -> Plan:
     return context.unit.plan
 
 
-def _owned(context: StageContext) -> frozenset[str]:
-    """Addresses that the running plan writes to: ours, even where the state that would say so is gone."""
-    units = (*((context.running,) if context.running is not None else ()), *context.replaced)
-    return frozenset(address for unit in units for address in sink_addresses(unit.manifest))
+def _owners(context: StageContext) -> Owners:
+    """The unit, what it was, and where it wrote."""
+    running = (*((context.running,) if context.running is not None else ()), *context.replaced)
+    return Owners(
+        units=frozenset({context.unit_name, *(unit.name for unit in context.replaced)}),
+        models={new.split("::")[0]: old.split("::")[0] for new, old in context.carry.items()},
+        addresses=frozenset(address for unit in running for address in sink_addresses(unit.manifest)),
+        is_running=bool(running),
+    )
 
 
 def _file_sources(project_dir: Path, plan: Plan) -> list[FileSource]:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.folder import sync_folder
-from streamform.adapters.sink import ADVICE, Mark, Shape, SinkVanished
+from streamform.adapters.sink import ADVICE, Mark, Shape, SinkVanished, advice, check_writable
 from streamform.backends.embedded.output import LineWriter
 from streamform.errors import Refused, StateError
 from streamform.runtime.records import INSERT, Change
@@ -34,17 +35,29 @@ class FileSink:
                 "move the file away, or set another path",
             )
 
+    def check_writable(self) -> None:
+        """The folder and the file."""
+        check_writable(self.path, f"the sink of `{self.shape.model}`, {self.name}")
+
     def prepare(self, mark: Mark) -> None:
         """Make the folder, and the file."""
+        if mark.length:
+            self.confirm(mark, None)
+            return
         with self._told():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.touch()
+            sync_folder(self.path.parent)
 
     def clear(self, mark: Mark) -> None:
         """Cut the file off at its start."""
         with self._told():
             if self._size():
                 os.truncate(self.path, 0)
+
+    def needed(self, changes: Sequence[Change]) -> list[Change]:
+        """All of them: whoever follows the file sees each."""
+        return list(changes)
 
     def confirm(self, mark: Mark, pending: Sequence[Change] | None) -> None:
         """Add what is missing of the last delivery; everything past its start must be a part of it."""
@@ -70,8 +83,10 @@ class FileSink:
                 stream.flush()
                 os.fsync(stream.fileno())
                 length = stream.tell()
+            crash_point("file-replacing")
             beside.replace(self.path)
             sync_folder(self.path.parent)
+            crash_point("file-replaced")
         return length
 
     def has_shape(self) -> bool:
@@ -106,11 +121,16 @@ class FileSink:
                     there = stream.read(len(chunk))
                     if there != chunk[: len(there)]:
                         raise self._foreign(start)
-                    stream.write(chunk[len(there) :])
+                    rest = chunk[len(there) :]
+                    stream.write(rest[: len(rest) // 2])
+                    stream.flush()
+                    crash_point("file-writing")
+                    stream.write(rest[len(rest) // 2 :])
                 if stream.read(1):
                     raise self._foreign(start)
                 stream.flush()
                 os.fsync(stream.fileno())
+                crash_point("file-written")
                 return stream.tell()
 
     def _foreign(self, start: int) -> StateError:
@@ -139,9 +159,4 @@ class _Told:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             cause = (error.strerror or str(error)).lower()
-            help = (
-                "make room and apply again; nothing that was committed is lost"
-                if "space" in cause
-                else "check the path and its permissions"
-            )
-            raise StateError(f"can't write the sink of `{self.model}`, {self.name}: {cause}", help) from None
+            raise StateError(f"can't write the sink of `{self.model}`, {self.name}: {cause}", advice(cause)) from None

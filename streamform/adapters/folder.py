@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from streamform.adapters.crashpoint import crash_point
 from streamform.errors import LockHeld, StoreError
 from streamform.lifecycle.ports import ANY
 
@@ -47,12 +48,14 @@ class FolderDocuments:
     def write(self, path: str, content: bytes, *, expected: str | None) -> None:
         """Write beside, sync, compare under a lock, rename, sync the folder."""
         target = self.root / path
+        crash_point("document-writing")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with self._guard():
                 if expected != ANY:
                     self._check(path, expected)
                 _replace(target, content)
+            crash_point("document-written")
         except OSError as error:
             raise _store_error("write", path, error) from None
 

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.file_sink import FileSink
 from streamform.adapters.sink import Mark, Shape, Sink, SinkVanished
 from streamform.adapters.sqlite_sink import SqliteSink
 from streamform.adapters.state_database import StateDatabase
-from streamform.backends.embedded.encoding import decode_changes, decode_row, encode_changes, encode_key, encode_row
+from streamform.backends.embedded.encoding import decode_changes, decode_key, decode_row, encode_changes, encode_key, encode_row
 from streamform.backends.embedded.output import Keyed, compact, difference, key_of
+from streamform.errors import StateError
 from streamform.plan.nodes import Plan, SinkSpec
 from streamform.project.model import Endpoint
 from streamform.runtime.records import Change
@@ -27,6 +28,9 @@ from streamform.values.rows import Column, Row
 from streamform.values.types import parse_rendered_type
 
 T = TypeVar("T")
+
+UNKNOWN = encode_row(())
+"""In the place of a row that was written under other columns."""
 
 
 class SinkLedger:
@@ -40,12 +44,28 @@ class SinkLedger:
         self.arrived: set[str] = set()
         """Tokens whose announcement has arrived and still stands in the outbox."""
 
-    def claim(self, *, start: int = 0) -> None:
-        """Make every place ours, inside the caller's transaction. `start` is the number of a place that is new to us."""
+    def reserve(self) -> None:
+        """Give places that are new to us a row, inside the caller's transaction; what the others belong to stays."""
         for model, shape in self.shapes.items():
-            mark = self._row(place_of(shape)) or Mark(os.urandom(8).hex())
-            values = (mark.token, self.unit, model, place_of(shape), shape_text(shape), max(mark.number, start), mark.length)
-            self.database.run("INSERT OR REPLACE INTO sink VALUES (?, ?, ?, ?, ?, ?, ?)", *values)
+            values = (os.urandom(8).hex(), "", model, place_of(shape), shape_text(shape))
+            self.database.run("INSERT OR IGNORE INTO sink VALUES (?, ?, ?, ?, ?, 0, 0)", *values)
+
+    def claim(self, *, start: int = 0, taken_over: Sequence[str] = ()) -> None:
+        """Make these places ours, and let go of all others that were ours or those units', inside the caller's transaction.
+
+        `start` is the number of a place that is new to us.
+        """
+        self.reserve()
+        for unit in (self.unit, *taken_over):
+            self.database.run("UPDATE sink SET unit = '' WHERE unit = ?", unit)
+        for model, shape in self.shapes.items():
+            token, old = self.database.one("SELECT token, shape FROM sink WHERE place = ?", place_of(shape))
+            if not _same_rows(read_shape(old), shape):
+                self.database.run("UPDATE written SET row = ? WHERE token = ?", UNKNOWN, token)
+            self.database.run(
+                "UPDATE sink SET unit = ?, model = ?, shape = ?, number = max(number, ?) WHERE token = ?",
+                *(self.unit, model, shape_text(shape), start, token),
+            )
         self.load()
 
     def forget_rows(self) -> None:
@@ -70,6 +90,11 @@ class SinkLedger:
         """Make sure that every sink is as it was left; deliveries that were cut off have been finished by recover()."""
         self.load()
         for model, sink in self.sinks.items():
+            if model not in self.marks:
+                raise StateError(
+                    f"the sink of `{model}`, {self.shapes[model].endpoint.address}, was taken over by another unit",
+                    "give each model a sink of its own and apply again",
+                )
             sink.confirm(self.marks[model], None)
 
     # deliveries
@@ -78,7 +103,7 @@ class SinkLedger:
         """Write what goes to the sinks into the outbox, under the next number of each."""
         result: dict[str, list[Change]] = {}
         for model, sink in self.sinks.items():
-            changes = list(by_model.get(model, ()))
+            changes = sink.needed(by_model.get(model, ()))
             if not changes:
                 continue
             mark = self.marks[model]
@@ -117,23 +142,30 @@ class SinkLedger:
 
     def repair(self, model: str, generation: int) -> int:
         """Make a sink equal to a fresh run's; the number of rows that were changed or written."""
-        mark = self._row(place_of(self.shapes[model]))
-        assert mark is not None, "a sink is claimed before it is repaired"
-        counted = [0]
-        length = self._write(model, mark, generation, counted)
+        shape = self.shapes[model]
+        token, number, length, before = self.database.one("SELECT token, number, length, shape FROM sink WHERE place = ?", place_of(shape))
+        mark, counted = Mark(token, number, length), [0]
+        length = self._write(model, mark, read_shape(before), generation, counted)
         crash_point("embedded-repaired")
         with self.database.transaction():
             self.database.run("DELETE FROM written WHERE token = ?", mark.token)
             self.database.run(
                 "INSERT INTO written SELECT ?, key, row FROM fresh WHERE generation = ? AND model = ?", mark.token, generation, model
             )
-            self.database.run("UPDATE sink SET number = ?, length = ? WHERE token = ?", mark.number + 1, length, mark.token)
+            self.database.run(
+                "UPDATE sink SET number = ?, length = ?, model = ?, shape = ? WHERE token = ?",
+                *(mark.next, length, model, shape_text(shape), mark.token),
+            )
         return counted[0]
 
-    def _write(self, model: str, mark: Mark, generation: int, counted: list[int]) -> int:
-        sink = self.sinks[model]
-        if self.shapes[model].upserts and mark.number > 0 and sink.has_shape():
-            changes = difference(self._rows("written", mark.token), self._rows("fresh", generation, model))
+    def _write(self, model: str, mark: Mark, before: Shape, generation: int, counted: list[int]) -> int:
+        """Deliver the difference where rows are kept under the same key, else everything anew."""
+        sink, shape = self.sinks[model], self.shapes[model]
+        if shape.upserts and mark.number > 0 and _same_key(before, shape) and sink.has_shape():
+            present = self._rows("written", mark.token)
+            if not _same_rows(before, shape):
+                present = ((key, ()) for key, _ in present)
+            changes = difference(present, self._rows("fresh", generation, model), lambda key: _keyed_row(shape, key))
             try:
                 return sink.amend(mark, _counting(changes, counted))
             except SinkVanished:
@@ -155,12 +187,13 @@ class SinkLedger:
     # rows of the ledger
 
     def load(self) -> None:
-        """Read the marks again."""
-        self.marks = {model: mark for model, shape in self.shapes.items() if (mark := self._row(place_of(shape))) is not None}
-
-    def _row(self, place: str) -> Mark | None:
-        found = self.database.all("SELECT token, number, length FROM sink WHERE place = ?", place)
-        return Mark(*found[0]) if found else None
+        """Read the marks of the places that are ours again."""
+        self.marks = {}
+        for model, shape in self.shapes.items():
+            for found in self.database.all(
+                "SELECT token, number, length FROM sink WHERE place = ? AND unit = ?", place_of(shape), self.unit
+            ):
+                self.marks[model] = Mark(*found)
 
     def close(self) -> None:
         """Release every sink."""
@@ -168,32 +201,69 @@ class SinkLedger:
             sink.close()
 
 
-def check_places(database: StateDatabase | None, project_dir: Path, plan: Plan, owned: frozenset[str]) -> None:
-    """Raise Refused where a place that is new to us holds rows of somebody else. `owned` addresses are known to be ours."""
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """Who may write where: what preflight knows about the unit that is about to be applied."""
+
+    units: frozenset[str]
+    """The unit and those that it takes over."""
+    models: Mapping[str, str]
+    """Desired model -> running model, where a hint renamed it."""
+    addresses: frozenset[str]
+    """Sinks of the running plan: ours, even where the state that would say so is gone."""
+    is_running: bool
+
+
+def check_places(database: StateDatabase | None, project_dir: Path, plan: Plan, owners: Owners) -> None:
+    """Raise Refused where a sink can't be written, or holds rows that are not those of its model."""
     for shape in sink_shapes(plan).values():
-        known = database is not None and database.all("SELECT 1 FROM sink WHERE place = ?", place_of(shape))
-        if not known and shape.endpoint.address not in owned:
-            with closing(open_sink(project_dir, shape)) as sink:
+        with closing(open_sink(project_dir, shape)) as sink:
+            sink.check_writable()
+            if not _is_ours(database, project_dir, shape, owners):
                 sink.check_free()
 
 
-def recover(database: StateDatabase, project_dir: Path, unit: str, *, tolerant: bool) -> None:
-    """Finish the deliveries of a unit that were cut off, in the shape that they were announced in.
+def _is_ours(database: StateDatabase | None, project_dir: Path, shape: Shape, owners: Owners) -> bool:
+    """Whether the rows at a place are this model's, or were left by a plan that no longer runs, and are written anew."""
+    statement = "SELECT unit, model, token, number, length, shape FROM sink WHERE place = ?"
+    found = [] if database is None else database.all(statement, place_of(shape))
+    if not found:
+        return shape.endpoint.address in owners.addresses
+    unit, model, token, number, length, before = found[0]
+    if unit in owners.units and model in (shape.model, owners.models.get(shape.model)):
+        return True
+    if owners.is_running:
+        return False
+    with closing(open_sink(project_dir, read_shape(before))) as sink:
+        try:
+            sink.confirm(Mark(token, number, length), None)
+        except StateError:
+            return False
+    return True
 
-    `tolerant`: a sink that is gone counts as empty, because what follows writes it anew.
+
+def recover(
+    database: StateDatabase,
+    project_dir: Path,
+    unit: str,
+    *,
+    places: Collection[str] = (),
+    tolerated: tuple[type[StateError], ...] = (),
+) -> None:
+    """Finish the deliveries of a unit that were cut off, in the shape that they were announced in, and look at these places.
+
+    `tolerated`: a sink that fails in this way counts as unknown, because what follows writes it anew.
     """
     found = database.all(
-        "SELECT token, number, length, shape, changes FROM sink LEFT JOIN outbox USING (token) WHERE unit = ? ORDER BY token", unit
+        "SELECT token, place, number, length, shape, changes FROM sink LEFT JOIN outbox USING (token) WHERE unit = ? ORDER BY token", unit
     )
-    for token, number, length, shape, changes in found:
-        if number == 0 or (changes is None and not tolerant):
+    for token, place, number, length, shape, changes in found:
+        if number == 0 or (changes is None and (number == 1 or place not in places)):
             continue
         sink = open_sink(project_dir, read_shape(shape))
         try:
             sink.confirm(Mark(token, number, length), None if changes is None else decode_changes(changes))
-        except SinkVanished:
-            if not tolerant:
-                raise
+        except tolerated:
             with database.transaction():
                 database.run("DELETE FROM written WHERE token = ?", token)
                 database.run("UPDATE sink SET number = 0, length = 0 WHERE token = ?", token)
@@ -241,3 +311,18 @@ def _counting(items: Iterator[T], counted: list[int]) -> Iterator[T]:
     for item in items:
         counted[0] += 1
         yield item
+
+
+def _same_rows(before: Shape, after: Shape) -> bool:
+    return before.schema == after.schema
+
+
+def _same_key(before: Shape, after: Shape) -> bool:
+    types = [[next(c.type for c in shape.schema if c.name == name) for name in shape.key] for shape in (before, after)]
+    return before.upserts == after.upserts and before.key == after.key and types[0] == types[1]
+
+
+def _keyed_row(shape: Shape, key: str) -> Row:
+    """A row that has only its key, for a delete."""
+    values: dict[str, Any] = dict(zip(shape.key, decode_key(key), strict=True))
+    return tuple(values.get(column.name) for column in shape.schema)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
+from operator import itemgetter
 
 from streamform.runtime.records import DELETE, INSERT, OPERATION_NAMES, UPDATE, Change
 from streamform.values.rows import Row, Schema, Value, file_value
@@ -17,7 +19,10 @@ def key_of(schema: Schema, key: Sequence[str]) -> Callable[[Row], tuple[object, 
     """A function from a row to its key, in the declared order."""
     names = [column.name for column in schema]
     positions = [names.index(name) for name in key]
-    return lambda row: tuple(row[position] for position in positions)
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda row: (row[only],)
+    return itemgetter(*positions) if positions else lambda row: ()
 
 
 def compact(changes: Iterable[Change], key: Callable[[Row], tuple[object, ...]]) -> dict[tuple[object, ...], Row | None]:
@@ -30,20 +35,23 @@ def compact(changes: Iterable[Change], key: Callable[[Row], tuple[object, ...]])
     return last
 
 
-def difference(present: Iterator[Keyed], wanted: Iterator[Keyed]) -> Iterator[Change]:
-    """The changes that turn one output into another; both are sorted by key text."""
+def difference(present: Iterator[Keyed], wanted: Iterator[Keyed], row_of: Callable[[str], Row]) -> Iterator[Change]:
+    """The changes that turn one output into another; both are sorted by key text.
+
+    Rows that are present may have other columns, so a delete shows the row that `row_of` makes of the key.
+    """
     left, right = next(present, None), next(wanted, None)
     while left is not None or right is not None:
         if right is None or (left is not None and left[0] < right[0]):
             assert left is not None
-            yield (DELETE, left[1], None)
+            yield (DELETE, row_of(left[0]), None)
             left = next(present, None)
         elif left is None or right[0] < left[0]:
             yield (INSERT, right[1], None)
             right = next(wanted, None)
         else:
             if left[1] != right[1]:
-                yield (UPDATE, right[1], left[1])
+                yield (UPDATE, right[1], None)
             left, right = next(present, None), next(wanted, None)
 
 
@@ -77,6 +85,8 @@ def _json(value: object) -> str:
     """A JSON value; a decimal keeps its digits."""
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):
+        return '"NaN"' if math.isnan(value) else f'"{"-" if value < 0 else ""}Infinity"'
     return json.dumps(value, ensure_ascii=False)
 
 
