@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.file_source import Batch, FileSource, Position
@@ -18,8 +19,8 @@ from streamform.adapters.state_database import StateDatabase
 from streamform.adapters.state_store import SqliteStore
 from streamform.backends.embedded.encoding import encode_key, encode_row
 from streamform.backends.embedded.output import LineWriter, compact, key_of
-from streamform.plan.nodes import Node, Plan, SourceSpec
-from streamform.plan.units import unit_sources
+from streamform.errors import DataError
+from streamform.plan.nodes import Node, Plan, SinkSpec, SourceSpec
 from streamform.runtime.dataflow import Dataflow
 from streamform.runtime.operators import Rejected, memory_store
 from streamform.runtime.records import INSERT, Change
@@ -51,22 +52,28 @@ class Consumed:
 
 
 class Engine:
-    """One generation of a unit, open. A failure inside leaves what is committed; the engine itself is not used again."""
+    """One generation of a unit, open. A failure inside leaves what is committed."""
 
     def __init__(self, database: StateDatabase, project_dir: Path, plan: Plan, generation: int, ledger: SinkLedger | None) -> None:
         self.database, self.plan, self.generation = database, plan, generation
         self.ledger = ledger
         """None while a generation is rebuilt: output is kept beside until it is compared with the sinks."""
         self.numbers = node_numbers(database, generation)
-        self.stores: list[SqliteStore] = []
-        self.dataflow = Dataflow(plan, self._store)
-        self._load_clocks()
-        names = unit_sources(plan)
         declared = {n.spec.source.name: n.spec.source for n in plan.nodes if isinstance(n.spec, SourceSpec)}
-        self.sources = {name: FileSource(project_dir, declared[name]) for name in sorted(names)}
+        self.sources = {name: FileSource(project_dir, declared[name]) for name in sorted(declared)}
+        self.shown = {node.id: node.model for node in plan.nodes if isinstance(node.spec, SinkSpec) and node.spec.endpoint is not None}
+        """Models by sink node, of those with a sink outside."""
+        self.positions = self._load_positions()
+        self.stores: list[SqliteStore] = []
+        self._load()
+
+    def _load(self) -> None:
+        """Begin where the last step ended."""
+        self.stores.clear()
+        self.dataflow = Dataflow(self.plan, self._store)
         self.nodes = {name: self.dataflow.source_nodes(name) for name in self.sources}
         self.one_by_one = self._needs_turns()
-        self.positions = self._load_positions()
+        self._load_clocks()
 
     def _store(self, node: Node) -> StateStore:
         if node.state is None:
@@ -101,18 +108,37 @@ class Engine:
         return any(len(nodes & set(feeder)) > 1 for nodes in shared for feeder in feeders)
 
     def consume(self, told: Callable[[int, float], None] = lambda events, share: None, should_stop: Callable[[], bool] = bool) -> Consumed:
-        """Read every source up to its end as of now."""
+        """Read every source up to its end as of now.
+
+        Raises: DataError naming file and line of an event that can't be read or computed; the events before it count.
+        """
         ends = {name: source.ends() for name, source in self.sources.items()}
         total = sum(max(0, end - self._offset(name, file)) for name, files in ends.items() for file, end in files.items())
         consumed, done = Consumed(), 0
         for batch in self._batches(ends):
-            self._step(batch, consumed)
+            try:
+                self._step(batch, consumed)
+            except DataError:
+                self._narrow(batch, consumed)
             done += batch.read_bytes
             told(consumed.events, done / total if total else 1.0)
             if should_stop():
                 break
         self.settle()
         return consumed
+
+    def _narrow(self, failed: Batch, consumed: Consumed) -> NoReturn:
+        """Halve a batch that failed until it is one event, whose error is raised; what comes before it is committed."""
+        source, size = self.sources[failed.source], len(failed.rows)
+        while True:
+            size = max(1, size // 2)
+            self._load()
+            batch = next(source.batches(self.positions[failed.source], {failed.file: failed.position.offset}, size))
+            try:
+                self._step(batch, consumed)
+            except DataError as error:
+                if len(batch.rows) == 1:
+                    raise DataError(f"{batch.file}, line {batch.last_line}: {error.message}", error.help) from None
 
     def _offset(self, source: str, file: str) -> int:
         return self.positions[source].get(file, Position()).offset
@@ -142,7 +168,7 @@ class Engine:
             self._save_clocks()
             self._save_position(batch)
             self._quarantine(batch.source, drained.quarantined.get(self.nodes[batch.source][0], []))
-            by_model = {self.plan.by_id[sink].model: changes for sink, changes in drained.changes.items() if changes}
+            by_model = {self.shown[sink]: changes for sink, changes in drained.changes.items() if changes and sink in self.shown}
             if self.ledger is None:
                 self._keep_aside(by_model)
             else:
@@ -156,20 +182,22 @@ class Engine:
         consumed.events += len(batch.rows)
         consumed.late += after[0] - before[0]
         consumed.quarantined += after[1] - before[1]
-        for model, changes in deliveries.items():
+        for model, changes in by_model.items() if self.ledger is not None else ():
             consumed.changes[model] = consumed.changes.get(model, 0) + len(changes)
 
     def _push(self, batch: Batch) -> None:
         nodes = self.nodes[batch.source]
         groups: Sequence[list[Row]] = [[row] for row in batch.rows] if self.one_by_one else [batch.rows]
-        first = batch.position.line - len(batch.rows) + 1
+        first = batch.last_line - len(batch.rows) + 1
         for offset, rows in enumerate(groups):
             for node in nodes:
                 self.dataflow.push(node, rows, first + offset)
 
     def _totals(self) -> tuple[int, int]:
-        counts = self.dataflow.counts.values()
-        return sum(c.late for c in counts), sum(c.quarantined for c in counts)
+        """Late and quarantined events; each model that reads a source judges the same events."""
+        counts = self.dataflow.counts
+        late = sum(max(counts[node].late for node in nodes) for nodes in self.nodes.values())
+        return late, sum(max(counts[node].quarantined for node in nodes) for nodes in self.nodes.values())
 
     def _save_clocks(self) -> None:
         rows = []

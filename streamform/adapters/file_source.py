@@ -30,6 +30,7 @@ class Position:
 
     offset: int = 0
     line: int = 0
+    """Lines that have ended before the offset."""
     tail: str = ""
     """Digest of the bytes before the offset."""
 
@@ -43,6 +44,8 @@ class Batch:
     file: str
     position: Position
     read_bytes: int
+    last_line: int
+    """The line of its last event."""
 
 
 class FileSource:
@@ -82,7 +85,7 @@ class FileSource:
 
     def _batch(self, file: str, position: Position, end: int, size: int) -> Batch:
         rows: list[Row] = []
-        offset, line = position.offset, position.line
+        offset, line, last = position.offset, position.line, position.line
         parse = self.parser.parse
         with self._open(file) as stream:
             stream.seek(offset)
@@ -98,12 +101,13 @@ class FileSource:
                     if not rows:
                         raise
                     break  # the events before it count; the next batch begins with the broken line
-                line += 1
-                offset += len(text)
                 if row is not None:
                     rows.append(row)
+                    last = line + 1
+                line += text.endswith(b"\n")
+                offset += len(text)
             tail = self._tail(stream, offset)
-        return Batch(self.source.name, rows, file, Position(offset, line, tail), offset - position.offset)
+        return Batch(self.source.name, rows, file, Position(offset, line, tail), offset - position.offset, last)
 
     def _recognize(self, file: str, position: Position) -> None:
         """Refuse a file whose bytes before the position are not those that were read."""

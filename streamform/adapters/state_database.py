@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from streamform.adapters.crashpoint import crash_point
 from streamform.errors import StateError
 
 FORMAT = 1
@@ -129,11 +130,13 @@ class StateDatabase:
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                crash_point("state-committing")
                 self.connection.execute("COMMIT")
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
+        crash_point("state-committed")
 
     def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""

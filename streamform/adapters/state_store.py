@@ -22,17 +22,18 @@ class SqliteStore:
     def __init__(self, database: StateDatabase, number: int, deadline: Deadline | None) -> None:
         self.database, self.number, self.deadline = database, number, deadline
         self.live: dict[Key, Entry] = {}
-        self.touched: set[Key] = set()
+        self.touched: dict[Key, str] = {}
+        """Keys that may have changed since the last save, with their texts."""
         self.waiting: int | None = None
         """The earliest deadline of an entry that was made since the last save."""
 
     def load(self, keys: Iterable[Key]) -> None:
         """Bring the entries of these keys into memory; they count as changed from now on."""
-        wanted = [key for key in keys if key not in self.touched]
+        wanted = {key: encode_key(key) for key in keys if key not in self.touched}
         self.touched.update(wanted)
-        missing = [key for key in wanted if key not in self.live]
+        missing = sorted((text, key) for key, text in wanted.items() if key not in self.live)
         for start in range(0, len(missing), ASKED):
-            texts = {encode_key(key): key for key in missing[start : start + ASKED]}
+            texts = dict(missing[start : start + ASKED])
             marks = ",".join("?" * len(texts))
             found = self.database.all(f"SELECT key, value FROM entry WHERE node = ? AND key IN ({marks})", self.number, *texts)  # noqa: S608 - marks only
             for text, value in found:
@@ -66,10 +67,11 @@ class SqliteStore:
 
     def save(self) -> None:
         """Write every entry that may have changed, and let go of what does not fit into memory."""
-        kept = [(self.number, encode_key(key), self.live[key]) for key in self.touched if key in self.live]
-        gone = [(self.number, encode_key(key)) for key in self.touched if key not in self.live]
-        deadline = self.deadline
-        rows = [(n, text, encode_entry(entry), None if deadline is None else deadline(decode_key(text), entry)) for n, text, entry in kept]
+        number, live, deadline = self.number, self.live, self.deadline
+        kept = [(number, text, encode_entry(entry), key) for key, text in self.touched.items() if (entry := live.get(key)) is not None]
+        rows = [(n, text, value, None if deadline is None else deadline(key, live[key])) for n, text, value, key in kept]
+        rows.sort()
+        gone = [(number, text) for key, text in self.touched.items() if key not in live]
         self.database.many("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?)", rows)
         self.database.many("DELETE FROM entry WHERE node = ? AND key = ?", gone)
         self.touched.clear()

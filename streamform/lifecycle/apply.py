@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from streamform import __version__
-from streamform.errors import DataError, Refused, StreamformError
+from streamform.errors import DataError, Refused, StateError, StreamformError
 from streamform.identity.manifest import sink_addresses
 from streamform.identity.record import AppliedRecord
 from streamform.lifecycle.deployed import NOTHING, Deployed, read_deployed, with_unit
@@ -126,7 +126,10 @@ class Applier:
         self.write(attempt, replace(attempt, outcome="failed", problem=why, finished_at_ms=self.clock.now_ms()))
 
     def walk(self, attempt: Attempt, unit: DesiredUnit | None) -> UnitResult:
-        """Carry out every stage that is not done, then close the attempt."""
+        """Carry out every stage that is not done, then close the attempt.
+
+        A state that can't be read or written leaves it open, to be resumed; while sources are consumed nothing is left to resume.
+        """
         deployed = read_deployed(self.store)
         while (index := attempt.next_stage) is not None:
             entry = attempt.stages[index]
@@ -137,7 +140,9 @@ class Applier:
                 continue
             try:
                 attempt = self.execute(attempt, index, unit, deployed)
-            except (Refused, DataError) as error:
+            except (Refused, DataError, StateError) as error:
+                if isinstance(error, StateError) and entry.kind != "catch-up":
+                    raise
                 written = self.store.newest(attempt.unit)
                 assert written is not None, "the attempt is open, with what the stage wanted remembered"
                 return self.failed(written, unit, deployed, error)

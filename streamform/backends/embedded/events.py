@@ -15,15 +15,12 @@ SHOWN = 120
 """Characters of a broken line that a message shows."""
 
 
-def _numbers(text: str) -> Decimal:
-    return Decimal(text)
-
-
 def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is no JSON number")
 
 
-_decode = json.JSONDecoder(parse_float=_numbers, parse_constant=_refuse).decode
+_write = json.JSONEncoder(ensure_ascii=False, default=str).encode
+_decode = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse).decode
 
 
 class EventParser:
@@ -74,7 +71,9 @@ class EventParser:
         """The JSON object of a line."""
         try:
             event = _decode(line.decode("utf-8"))
-        except UnicodeDecodeError:
+            if b"\\u" in line:
+                _write(event).encode("utf-8")  # half of a surrogate pair is no text that could be written anywhere
+        except UnicodeError:
             raise DataError(f"{place}: not UTF-8 text", "events are JSON objects in UTF-8, one a line") from None
         except (ValueError, RecursionError):
             text = line.decode("utf-8", "replace").strip()
