@@ -379,7 +379,7 @@ def stop(
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("stop", by)):
         applier = session.applier(by, progress)
         before = session.record_text()
-        session.finish_open(applier)
+        session.finish_open(applier, discards=discard_state)
         running = [u for u in session.assess(observe=True).units if u.running is not None]
         if not running:
             raise Refused(f"nothing is applied to target `{chosen.name}`", "run `streamform apply` first")
@@ -433,7 +433,7 @@ def decide(
 
     project = load(project_dir).project
     targets = [choose_target(project, target)] if target is not None else list(project.targets)
-    found = [_find_pending(project_dir, targets, plan_id) for plan_id in plan_ids]
+    found = [_find_pending(project_dir, targets, plan_id) for plan_id in dict.fromkeys(plan_ids)]
     for plan_, _ in found:
         check_decision(plan_, decision, reason, acknowledge)
     views: list[PendingView] = []

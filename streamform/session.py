@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streamform.adapters.clock import SystemClock
 from streamform.adapters.factory import open_backend, open_documents
 from streamform.codes import listed, suggest
-from streamform.errors import StoreError, UsageError
+from streamform.errors import StateError, StoreError, UsageError
 from streamform.identity.manifest import build_manifest
 from streamform.lifecycle.deployed import Deployed, read_deployed
 from streamform.lifecycle.ports import Backend, DesiredUnit, Progress
@@ -181,8 +181,11 @@ class Session:
         names = {unit.name for unit in due_units(saved, situation.units, self.deployed().newest)}
         return [unit for unit in units if unit.name in names]
 
-    def finish_open(self, applier: Applier) -> list[UnitOutcome]:
-        """Go on with attempts that were cut off; one that had not acted and is no longer wanted is closed instead."""
+    def finish_open(self, applier: Applier, *, discards: bool = False) -> list[UnitOutcome]:
+        """Go on with attempts that were cut off; one that had not acted and is no longer wanted is closed instead.
+
+        `discards`: what follows gives the state up, so one that can't be finished for its state is closed, too.
+        """
         deployed = self.deployed()
         unfinished = [attempt for name in deployed.newest if (attempt := deployed.open_attempt(name)) is not None]
         if not unfinished:
@@ -193,7 +196,13 @@ class Session:
             if self._is_idle(applier, attempt, wanted.get(attempt.unit), deployed):
                 applier.abandon(attempt, "cut off before it acted")
                 continue
-            outcomes.append(_outcome(applier.resume(attempt)))
+            try:
+                outcomes.append(_outcome(applier.resume(attempt)))
+            except StateError as error:
+                newest = self.store.newest(attempt.unit)
+                if not discards or newest is None:
+                    raise
+                applier.abandon(newest, error.message)
         return outcomes
 
     def _is_idle(self, applier: Applier, attempt: Attempt, wanted: UnitPlan | None, deployed: Deployed) -> bool:
