@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from streamform import api
 from streamform.diagnostics import Diagnostic
 from streamform.errors import ProjectError
 from streamform.project.tree import TreeError, parse_tree
-from tests.conftest import ProjectBuilder
+from tests.conftest import ProjectBuilder, run_here
 
 
 def refused(text: str) -> Diagnostic:
@@ -295,3 +296,20 @@ def test_a_nul_character_is_no_text(project: ProjectBuilder) -> None:
 def test_an_exponent_without_end_is_one_problem(project: ProjectBuilder) -> None:
     tests = {"f": "model: m\ngiven: [{amount: 1e99999999999999999999}]\n"}
     assert project("SELECT amount FROM source('orders')", tests=tests).codes() == ["SF003"]
+
+
+def test_a_file_whose_name_is_no_text_is_refused_by_name(project: ProjectBuilder) -> None:
+    folder = project("SELECT amount FROM source('orders')")
+    (folder.root / "models" / os.fsdecode(b"\xff.sql")).write_text("SELECT 1")
+    (found,) = folder.check()
+    assert (found.code, found.path, "its name is not UTF-8" in found.message) == ("SF002", "models/\\udcff.sql", True)
+
+
+@pytest.mark.parametrize("command", ["check", "test", "apply", "plan", "plan --out p.plan", "status"])
+def test_a_project_lies_in_a_folder_of_any_name(tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMFORM_CACHE_DIR", str(tmp_path / "cache"))
+    folder = os.fsdecode(b"shop \xff")
+    assert run_here("init", folder).code == 0
+    target = [] if command in ("check", "test") else ["--target", "local"]
+    assert run_here(*command.split(), *target, "--project", folder).code == int(command == "status")

@@ -43,7 +43,7 @@ def cache_key(files: ProjectFiles, target: str | None) -> str:
     """The name of the entry for these files on this target."""
     seed = hashlib.sha256()
     for part in (FORMAT, sys.version, _compiler_digest(), files.root, repr(target)):
-        seed.update(part.encode() + b"\0")
+        seed.update(part.encode("utf-8", "surrogatepass") + b"\0")
     for path, text in (*files.texts.items(), *files.actual.items()):
         seed.update(path.encode() + b"\0" + text.encode("utf-8", "surrogatepass") + b"\0")
     return seed.hexdigest()

@@ -5,9 +5,9 @@ Only argparse is imported before a command is chosen, so that --help answers at 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
+import io
 import os
 import signal
 import sys
@@ -24,16 +24,9 @@ GARBAGE = 50_000
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    gc.set_threshold(GARBAGE, 20, 20)
-    given = sys.argv[1:] if argv is None else argv
-    parser = build_parser(given[0] if given else None)
-    arguments = parser.parse_args(given)
-    if not getattr(arguments, "run", None):
-        parser.print_help()
-        return 0
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return _run(arguments)
+        return _run(sys.argv[1:] if argv is None else argv)
     except BrokenPipeError:
         _give_up_output()
         return 1
@@ -57,7 +50,13 @@ def _interrupt(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(given: list[str]) -> int:
+    gc.set_threshold(GARBAGE, 20, 20)
+    parser = build_parser(given[0] if given else None)
+    arguments = parser.parse_args(given)
+    if not getattr(arguments, "run", None):
+        parser.print_help()
+        return 0
     from streamform.cli import commands
 
     handler = getattr(commands, arguments.run)
@@ -75,6 +74,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def script() -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="backslashreplace")
     sys.exit(main())
 
 

@@ -201,7 +201,7 @@ class _Assessment:
             "replaced": sorted(u.name for u in replaced),
             "sequence": self.deployed.sequence(name),
             "previous": self.deployed.previous(name),
-            "addresses": {**self.backend.addresses(), "store": self.store_address},
+            "addresses": {name: _as_text(a) for name, a in {**self.backend.addresses(), "store": self.store_address}.items()},
             "observed": observation.word,
             "stages": [{"kind": stage.kind, **dict(stage.facts)} for stage in staging.stages],
             "consequences": [{"kind": c.kind, "subject": c.subject} for c in staging.consequences],
@@ -217,6 +217,11 @@ def build_unit(compiled: Compiled, target: Target, unit: Unit, manifest: Manifes
     facts = deployment_facts(plan, target)
     desired = DesiredUnit(unit.name, unit.models, plan, manifest, facts)
     return replace(desired, statements=backend.statements(compiled.project, target, desired))
+
+
+def _as_text(address: str) -> str:
+    """An address that can be written down, also of a path that is no text."""
+    return address.encode("utf-8", "backslashreplace").decode()
 
 
 def assumed(running: RunningUnit | None) -> Observed:

@@ -60,9 +60,10 @@ def read_project_files(folder: Path, *, tests: bool = False) -> ProjectFiles:
         name = path.relative_to(folder).as_posix()
         name = canonical.get(name, name)
         try:
+            name.encode("utf-8")
             texts[name] = _read(path)
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            cause = f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else _cause(error)
+        except (OSError, ValueError) as error:
+            name, cause = name.encode("utf-8", "backslashreplace").decode(), _cause(error)
             problems.append(problem("SF002", path=name, where=Location(name), file=name, cause=cause))
     actual = {name: found for found, name in canonical.items() if found != name}
     return ProjectFiles(root, texts, tuple(problems), actual, tuple(_unread(folder)) if tests else ())
@@ -80,6 +81,8 @@ def _on_disk(folder: Path, name: str) -> list[str]:
 
 
 def _cause(error: Exception) -> str:
+    if isinstance(error, UnicodeError):
+        return f"byte {error.start} is not UTF-8" if isinstance(error, UnicodeDecodeError) else "its name is not UTF-8"
     return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,14 @@ from typing import Any
 import pytest
 
 from streamform import api
+from streamform.adapters.sink import Shape
+from streamform.adapters.sink_ledger import sink_shapes
+from streamform.backends.embedded.events import EventParser
+from streamform.backends.embedded.output import column_value, compact, key_of
+from streamform.plan.nodes import Plan, SourceSpec
+from streamform.runtime.dataflow import Dataflow
+from streamform.runtime.records import Change
+from streamform.values.rows import Row, file_value
 from tests.conftest import Run, run_cli, run_here
 
 TARGET = ("--target", "local")
@@ -63,8 +72,7 @@ class Shop:
 
     def add(self, *events: dict[str, Any]) -> None:
         """Append events to the source."""
-        with (self.folder / "data" / "orders.jsonl").open("a") as file:
-            file.writelines(json.dumps(event) + "\n" for event in events)
+        self.append("data/orders.jsonl", *events)
 
     def table(self, name: str = "customer_metrics", key: int = 1) -> Rows:
         """The rows of the sqlite sink, by their first columns."""
@@ -73,33 +81,119 @@ class Shop:
         assert len({row[:key] for row in rows}) == len(rows), "a key twice"
         return {row[0] if key == 1 else row[:key]: row[key:] for row in rows}
 
+    def write(self, path: str, text: str) -> Shop:
+        """Write a file of the project."""
+        (self.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.folder / path).write_text(text)
+        return self
+
+    def append(self, path: str, *events: Mapping[str, Any]) -> Shop:
+        """Append events to a file."""
+        with (self.folder / path).open("a") as file:
+            file.writelines(json.dumps(event) + "\n" for event in events)
+        return self
+
+    def verdict(self) -> str:
+        """What plan says."""
+        return api.plan(self.folder, target="local").diff.verdict.text
+
     def lines(self) -> list[dict[str, Any]]:
         """The lines of the file sink."""
-        text = (self.folder / "out" / "big_customers.jsonl").read_text()
-        assert not text or text.endswith("\n")
-        return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
+        return read_lines(self.folder / "out" / "big_customers.jsonl")
 
     def replayed(self) -> dict[int, Decimal]:
-        """What somebody who follows the file's changelog has; each line must fit what is there."""
-        rows: dict[int, Decimal] = {}
-        for line in self.lines():
-            key = line["key"]["customer_id"]
-            assert (line["op"] == "insert") == (key not in rows), line
-            if line["op"] == "delete":
-                del rows[key]
-            else:
-                rows[key] = line["row"]["total_spend"]
-        return rows
+        """What somebody who follows the file's changelog has."""
+        return {row["customer_id"]: row["total_spend"] for row in replay(self.lines()).values()}
 
     def equals_a_fresh_run(self) -> bool:
-        """Whether both sinks hold what a first apply of the same files to an empty target gives."""
+        """Whether every sink holds what a first apply of the same files to an empty target gives."""
+        fresh = self.fresh()
+        assert self.contents() == fresh.contents()
+        return True
+
+    def fresh(self) -> Shop:
+        """A first apply of the same files to an empty target in another folder."""
         fresh = Shop(self.folder.with_name(self.folder.name + "_fresh"))
         shutil.rmtree(fresh.folder, ignore_errors=True)
         shutil.copytree(self.folder, fresh.folder, ignore=shutil.ignore_patterns(".streamform", "out"))
         fresh.apply()
-        assert self.table() == fresh.table()
-        assert self.replayed() == fresh.replayed()
-        return True
+        return fresh
+
+    def plan(self) -> Plan:
+        """The plan of the project on its target."""
+        return api.compile(self.folder, "local").plan
+
+    def contents(self) -> dict[str, list[Any]]:
+        """What each sink holds: rows in order of arrival of an append model, sorted rows of an upsert model."""
+        return {model: self.rows_of(shape) for model, shape in sink_shapes(self.plan()).items()}
+
+    def rows_of(self, shape: Shape) -> list[Any]:
+        """The rows of one sink as JSON values; a changelog is replayed."""
+        names = [column.name for column in shape.schema]
+        if shape.endpoint.connector == "sqlite":
+            columns = ", ".join(f'"{name}"' for name in names)
+            with closing(sqlite3.connect(self.folder / str(shape.endpoint.path))) as connection:
+                found = connection.execute(f'SELECT {columns} FROM "{shape.endpoint.table}" ORDER BY rowid').fetchall()
+            return sorted(found, key=repr) if shape.upserts else found
+        lines = read_lines(self.folder / str(shape.endpoint.path))
+        if not shape.upserts:
+            return [_typed(line, shape) for line in lines]
+        return sorted((_typed(row, shape) for row in replay(lines).values()), key=repr)
+
+    def simulated(self) -> dict[str, list[Any]]:
+        """What the simulator's dataflow gives for the same events, one source after the other, as contents() has it."""
+        plan = self.plan()
+        dataflow = Dataflow(plan)
+        sources = {node.spec.source.name: node.spec.source for node in plan.nodes if isinstance(node.spec, SourceSpec)}
+        for name, source in sorted(sources.items()):
+            parser, path = EventParser(source), self.folder / str(source.endpoint.path)
+            for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+                for number, line in enumerate(file.read_bytes().splitlines(), 1):
+                    row = parser.parse(line, f"line {number}")
+                    for node in dataflow.source_nodes(name) if row is not None else ():
+                        dataflow.push(node, [row], number)
+        changes = {plan.by_id[sink].model: found for sink, found in dataflow.drain().changes.items()}
+        return {model: _final(shape, changes.get(model, [])) for model, shape in sink_shapes(plan).items()}
+
+
+def _typed(found: Mapping[str, Any], shape: Shape) -> tuple[Any, ...]:
+    makers = {"float64": float, "decimal": Decimal}
+    kinds = {column.name: column.type.kind for column in shape.schema}
+    assert list(found) == list(kinds)
+    return tuple(None if value is None else makers.get(kinds[name], lambda v: v)(value) for name, value in found.items())
+
+
+def _final(shape: Shape, changes: list[Change]) -> list[Any]:
+    if shape.upserts:
+        kept = compact(changes, key_of(shape.schema, shape.key)).values()
+        return sorted((_shown(row, shape) for row in kept if row is not None), key=repr)
+    return [_shown(row, shape) for _, row, _ in changes]
+
+
+def _shown(row: Row, shape: Shape) -> tuple[Any, ...]:
+    values = [file_value(value, column.type) for value, column in zip(row, shape.schema, strict=True)]
+    return tuple(values) if shape.endpoint.connector == "file" else tuple(column_value(value) for value in values)  # type: ignore[arg-type]
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines; each line is complete."""
+    text = file.read_text()
+    assert not text or text.endswith("\n")
+    return [json.loads(line, parse_float=Decimal) for line in text.splitlines()]
+
+
+def replay(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The rows by key of somebody who follows a changelog; each line must fit what is there."""
+    rows: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        key = json.dumps(line["key"], default=str)
+        assert (line["op"] == "insert") == (key not in rows), line
+        if line["op"] == "delete":
+            assert line["row"] is None
+            del rows[key]
+        else:
+            rows[key] = line["row"]
+    return rows
 
 
 @pytest.fixture(scope="session")
@@ -117,9 +211,10 @@ def shop(template: Path, tmp_path: Path) -> Shop:
 @pytest.fixture
 def make_project(tmp_path: Path) -> Callable[..., Shop]:
     """A project from text: streamform.yml's models, sources.yml, models, events by file."""
+    counter = iter(range(1_000))
 
-    def make(config: str, sources: str, models: dict[str, str], events: dict[str, str]) -> Shop:
-        folder = tmp_path / "made"
+    def make(config: str, sources: str, models: Mapping[str, str], events: Mapping[str, str]) -> Shop:
+        folder = tmp_path / f"made{next(counter)}"
         for path, text in {
             "streamform.yml": f"name: made\nversion: 1\n{config}\ntargets: {{local: {{backend: embedded}}}}\n",
             "sources.yml": sources,
