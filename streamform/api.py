@@ -7,31 +7,54 @@ inside the functions, so that `streamform --help` loads nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamform.codes import listed, suggest
-from streamform.errors import ProjectError, Refused, Unreachable, UsageError
-from streamform.results import ApplyResult, BuildResult, CheckReport, PendingView, PlanResult, RecordChange, StatusResult, TestReport
+from streamform.compiling import choose_target, chosen_models, compile, compile_for_target, load, without_errors
+from streamform.errors import ProjectError, Refused, UsageError
+from streamform.operations import approvals, decide, history, status, strict_policy
+from streamform.results import ApplyResult, BuildResult, CheckReport, PlanResult, RecordChange, TestReport
 
 if TYPE_CHECKING:
     from threading import Event
 
     from streamform.catalog import Catalog
     from streamform.lifecycle.apply import Applier
-    from streamform.lifecycle.approval import DecisionWord, PendingPlan
     from streamform.lifecycle.deploy_plan import DeployPlan
-    from streamform.lifecycle.journal import Action, Attempt
+    from streamform.lifecycle.journal import Action
     from streamform.lifecycle.ports import Progress
     from streamform.lifecycle.situation import Situation
     from streamform.plan.compiled import Compiled
     from streamform.plan.graph import Graph
     from streamform.plan.lineage import ColumnLineage
-    from streamform.project.files import ProjectFiles
-    from streamform.project.load import Loaded
     from streamform.project.model import Policy, Project, Target
     from streamform.session import Session
+
+__all__ = [
+    "apply",
+    "approvals",
+    "build",
+    "catalog",
+    "check",
+    "choose_target",
+    "chosen_models",
+    "compile",
+    "compile_for_target",
+    "decide",
+    "graph",
+    "history",
+    "init",
+    "lineage",
+    "load",
+    "plan",
+    "refuse_cycles",
+    "run",
+    "status",
+    "stop",
+    "strict_policy",
+    "test",
+]
 
 OnProgress = Callable[["Progress"], None]
 
@@ -40,22 +63,7 @@ def _silent(event: Progress) -> None:
     """Tell nobody."""
 
 
-def strict_policy() -> Policy:
-    """What holds where a target declares no policy and the caller asks for one: whatever costs something needs an approval."""
-    from streamform.project.model import Policy
-
-    return Policy()
-
-
 # load and check
-
-
-def load(project_dir: Path, *, tests: bool = False) -> Loaded:
-    """The project in a folder. Raises: ProjectError when its documents do not load."""
-    from streamform.project.files import read_project_files
-    from streamform.project.load import load_project
-
-    return load_project(read_project_files(project_dir, tests=tests))
 
 
 def check(project_dir: Path, *, strict: bool = False) -> CheckReport:
@@ -75,48 +83,6 @@ def check(project_dir: Path, *, strict: bool = False) -> CheckReport:
     found = (*compiled.diagnostics, *fixture_problems(fixtures, compiled))
     notes = tuple(advise(compiled, {fixture.model for fixture in fixtures}, loaded.files.unread))
     return CheckReport(compiled.project, tuple(fixtures), found, notes, strict)
-
-
-def compile(project_dir: Path, target: str | None = None) -> Compiled:
-    """The compiled project, as it is on a target where one is named. Raises: ProjectError when it has errors."""
-    from streamform.plan.compile import compile_project
-    from streamform.project.model import for_target
-
-    loaded = load(project_dir)
-    project = loaded.project if target is None else for_target(loaded.project, choose_target(loaded.project, target))
-    return _without_errors(compile_project(loaded, project))
-
-
-def _without_errors(compiled: Compiled) -> Compiled:
-    if compiled.has_errors:
-        raise ProjectError([d for d in compiled.diagnostics if d.severity == "error"])
-    return compiled
-
-
-def compile_for_target(project_dir: Path, target: str | None) -> tuple[Compiled, Target]:
-    """The project as it is on a target, compiled or found in the cache. Raises: ProjectError, UsageError."""
-    from streamform.adapters.compile_cache import cache_key, read_entry, write_entry
-    from streamform.project.files import read_project_files
-
-    files = read_project_files(project_dir)
-    key = cache_key(files, target)
-    entry = None if files.problems else read_entry(key)
-    if entry is None:
-        entry = _compile_for_target(files, target)
-        write_entry(key, entry)
-    return entry
-
-
-def _compile_for_target(files: ProjectFiles, target: str | None) -> tuple[Compiled, Target]:
-    from streamform.plan.compile import compile_project
-    from streamform.project.load import load_project
-    from streamform.project.model import for_target
-
-    loaded = load_project(files)
-    base = _without_errors(compile_project(loaded))
-    chosen = choose_target(loaded.project, target)
-    moved = for_target(loaded.project, chosen)
-    return (base if moved is loaded.project else _without_errors(compile_project(loaded, moved))), chosen
 
 
 def catalog(project_dir: Path, target: str | None = None) -> Catalog:
@@ -145,16 +111,6 @@ def refuse_cycles(project: Project, found: Graph) -> None:
         raise ProjectError(cycles)
 
 
-def chosen_models(compiled: Compiled, model: str | None) -> list[str]:
-    """The models that a command is about: one, or all in dependency order. Raises: UsageError for an unknown one."""
-    names = [m.name for m in compiled.plan.models]
-    if model is None:
-        return names
-    if model not in names:
-        raise UsageError(f"there is no model `{model}`{suggest(model, names)}", f"models are {listed(names)}")
-    return [model]
-
-
 def lineage(project_dir: Path, column: str | None = None, *, target: str | None = None) -> list[ColumnLineage]:
     """Where columns come from: of `MODEL`, of `MODEL.COLUMN`, or of every model. Raises: ProjectError, UsageError."""
     from streamform.plan.lineage import trace_lineage
@@ -170,20 +126,6 @@ def lineage(project_dir: Path, column: str | None = None, *, target: str | None 
         columns = [lineage.column for lineage in found]
         raise UsageError(f"model `{model}` has no column `{wanted}`{suggest(wanted, columns)}", f"columns are {listed(columns)}")
     return chosen
-
-
-def choose_target(project: Project, name: str | None) -> Target:
-    """The named target, or the only one. Raises: UsageError listing them."""
-    names = [target.name for target in project.targets]
-    if name is None and len(names) == 1:
-        return project.targets[0]
-    if name is None:
-        problem = "the project has several targets" if names else "the project declares no target"
-        raise UsageError(problem, f"pass --target with one of {listed(names)}" if names else "declare one under targets: in streamform.yml")
-    target = project.target(name)
-    if target is None:
-        raise UsageError(f"there is no target `{name}`{suggest(name, names)}", f"targets are {listed(names)}")
-    return target
 
 
 # test
@@ -206,7 +148,7 @@ def test(
     from streamform.plan.compile import compile_project
 
     loaded = load(project_dir, tests=not files)
-    compiled = _without_errors(compile_project(loaded))
+    compiled = without_errors(compile_project(loaded))
     if model is not None:
         chosen_models(compiled, model)
     fixtures, broken = given_fixtures(project_dir, files, stdin) if files else read_fixtures(loaded)
@@ -388,98 +330,6 @@ def stop(
         outcomes = tuple(session.apply_unit(applier, plan_, chosen.approvals or policy, action) for plan_ in plans)
         record = RecordChange(before, session.record_text())
     return ApplyResult(session.project.name, chosen.name, outcomes, record=record)
-
-
-# approvals
-
-
-def approvals(project_dir: Path, *, target: str | None = None, policy: Policy | None = None) -> tuple[str, list[PendingView]]:
-    """Every registered plan of a target, oldest first; the target's name beside them."""
-    from streamform.session import open_store, with_consumption
-
-    chosen = choose_target(load(project_dir).project, target)
-    store = open_store(project_dir, chosen)
-    plans = [found for plan_ in store.pending() if (found := with_consumption(store, plan_)) is not None]
-    return chosen.name, [_pending_view(plan_, chosen, policy) for plan_ in plans]
-
-
-def _pending_view(plan_: PendingPlan, target: Target, policy: Policy | None) -> PendingView:
-    from streamform.adapters.clock import SystemClock
-    from streamform.lifecycle.approval import expires_at_ms, status_of
-    from streamform.project.model import Policy
-
-    effective = target.approvals or policy or Policy()
-    return PendingView(plan_, status_of(plan_, effective, SystemClock().now_ms()), expires_at_ms(plan_, effective))
-
-
-def decide(
-    project_dir: Path,
-    plan_ids: Sequence[str],
-    decision: DecisionWord,
-    *,
-    by: str,
-    reason: str,
-    acknowledge: str | None = None,
-    target: str | None = None,
-    verified: bool = False,
-) -> list[PendingView]:
-    """Write a decision about registered plans.
-
-    Raises: UsageError for an id that nothing registered, Refused where a rule says no; nothing is written then.
-    """
-    from streamform.adapters.clock import SystemClock
-    from streamform.lifecycle.approval import DecisionEntry, check_decision
-    from streamform.session import open_store
-
-    project = load(project_dir).project
-    targets = [choose_target(project, target)] if target is not None else list(project.targets)
-    found = [_find_pending(project_dir, targets, plan_id) for plan_id in dict.fromkeys(plan_ids)]
-    for plan_, _ in found:
-        check_decision(plan_, decision, reason, acknowledge)
-    views: list[PendingView] = []
-    for plan_, owner in found:
-        entry = DecisionEntry(decision, by, SystemClock().now_ms(), reason, verified)
-        written = open_store(project_dir, owner).write_pending(replace(plan_, decisions=(*plan_.decisions, entry)), replaces=plan_)
-        views.append(_pending_view(written, owner, None))
-    return views
-
-
-def _find_pending(project_dir: Path, targets: Sequence[Target], plan_id: str) -> tuple[PendingPlan, Target]:
-    from streamform.session import open_store, with_consumption
-
-    for target in targets:
-        store = open_store(project_dir, target)
-        plan_ = with_consumption(store, store.pending_plan(plan_id))
-        if plan_ is not None:
-            return plan_, target
-    raise UsageError(f"no plan `{plan_id}` is registered", "a blocked `streamform apply` registers one; `streamform approvals` lists them")
-
-
-# history and status
-
-
-def history(project_dir: Path, *, target: str | None = None) -> tuple[str, list[Attempt]]:
-    """Every journal entry of a target in order of time; the target's name beside them."""
-    from streamform.session import open_store
-
-    chosen = choose_target(load(project_dir).project, target)
-    store = open_store(project_dir, chosen)
-    entries = [entry for unit in store.units() for entry in store.attempts(unit)]
-    return chosen.name, sorted(entries, key=lambda e: (e.started_at_ms, e.unit, e.sequence))
-
-
-def status(project_dir: Path, *, target: str | None = None) -> StatusResult:
-    """Look at every unit of a target."""
-    from streamform.session import open_session
-
-    compiled, chosen = compile_for_target(project_dir, target)
-    with open_session(project_dir, compiled, chosen) as session:
-        deployed = session.deployed()
-        try:
-            seen = {name: session.backend.observe(name, running) for name, running in deployed.units.items()}
-        except Unreachable as error:
-            return StatusResult(compiled.project.name, chosen.name, deployed, {}, "gateway-unreachable", error.message)
-    return StatusResult(compiled.project.name, chosen.name, deployed, seen)
 
 
 # init and build

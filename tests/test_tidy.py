@@ -29,7 +29,16 @@ from tests.conftest import REPOSITORY, run_python
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("streamform_dagster", "streamform.cli", "streamform.testing", "streamform.pytest_plugin"),
-    ("streamform.api", "streamform.session", "streamform.fixtures", "streamform.results", "streamform.catalog", "streamform.saved_plan"),
+    (
+        "streamform.api",
+        "streamform.session",
+        "streamform.fixtures",
+        "streamform.results",
+        "streamform.catalog",
+        "streamform.saved_plan",
+        "streamform.compiling",
+        "streamform.operations",
+    ),
     ("streamform.render", "streamform.adapters"),
     ("streamform.lifecycle",),
     ("streamform.simulator", "streamform.backends"),

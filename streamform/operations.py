@@ -1,0 +1,113 @@
+"""Decisions about pending plans, and what is known of a target. Part of the facade; see api.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamform.compiling import choose_target, compile_for_target, load
+from streamform.errors import Unreachable, UsageError
+from streamform.results import PendingView, StatusResult
+
+if TYPE_CHECKING:
+    from streamform.lifecycle.approval import DecisionWord, PendingPlan
+    from streamform.lifecycle.journal import Attempt
+    from streamform.project.model import Policy, Target
+
+
+def strict_policy() -> Policy:
+    """What holds where a target declares no policy and the caller asks for one: whatever costs something needs an approval."""
+    from streamform.project.model import Policy
+
+    return Policy()
+
+
+def approvals(project_dir: Path, *, target: str | None = None, policy: Policy | None = None) -> tuple[str, list[PendingView]]:
+    """Every registered plan of a target, oldest first; the target's name beside them."""
+    from streamform.session import open_store, with_consumption
+
+    chosen = choose_target(load(project_dir).project, target)
+    store = open_store(project_dir, chosen)
+    plans = [found for plan_ in store.pending() if (found := with_consumption(store, plan_)) is not None]
+    return chosen.name, [_pending_view(plan_, chosen, policy) for plan_ in plans]
+
+
+def _pending_view(plan_: PendingPlan, target: Target, policy: Policy | None) -> PendingView:
+    from streamform.adapters.clock import SystemClock
+    from streamform.lifecycle.approval import expires_at_ms, status_of
+    from streamform.project.model import Policy
+
+    effective = target.approvals or policy or Policy()
+    return PendingView(plan_, status_of(plan_, effective, SystemClock().now_ms()), expires_at_ms(plan_, effective))
+
+
+def decide(
+    project_dir: Path,
+    plan_ids: Sequence[str],
+    decision: DecisionWord,
+    *,
+    by: str,
+    reason: str,
+    acknowledge: str | None = None,
+    target: str | None = None,
+    verified: bool = False,
+) -> list[PendingView]:
+    """Write a decision about registered plans.
+
+    Raises: UsageError for an id that nothing registered, Refused where a rule says no; nothing is written then.
+    """
+    from streamform.adapters.clock import SystemClock
+    from streamform.lifecycle.approval import DecisionEntry, check_decision
+    from streamform.session import open_store
+
+    project = load(project_dir).project
+    targets = [choose_target(project, target)] if target is not None else list(project.targets)
+    found = [_find_pending(project_dir, targets, plan_id) for plan_id in dict.fromkeys(plan_ids)]
+    for plan_, _ in found:
+        check_decision(plan_, decision, reason, acknowledge)
+    views: list[PendingView] = []
+    for plan_, owner in found:
+        entry = DecisionEntry(decision, by, SystemClock().now_ms(), reason, verified)
+        written = open_store(project_dir, owner).write_pending(replace(plan_, decisions=(*plan_.decisions, entry)), replaces=plan_)
+        views.append(_pending_view(written, owner, None))
+    return views
+
+
+def _find_pending(project_dir: Path, targets: Sequence[Target], plan_id: str) -> tuple[PendingPlan, Target]:
+    from streamform.session import open_store, with_consumption
+
+    for target in targets:
+        store = open_store(project_dir, target)
+        plan_ = with_consumption(store, store.pending_plan(plan_id))
+        if plan_ is not None:
+            return plan_, target
+    raise UsageError(f"no plan `{plan_id}` is registered", "a blocked `streamform apply` registers one; `streamform approvals` lists them")
+
+
+# history and status
+
+
+def history(project_dir: Path, *, target: str | None = None) -> tuple[str, list[Attempt]]:
+    """Every journal entry of a target in order of time; the target's name beside them."""
+    from streamform.session import open_store
+
+    chosen = choose_target(load(project_dir).project, target)
+    store = open_store(project_dir, chosen)
+    entries = [entry for unit in store.units() for entry in store.attempts(unit)]
+    return chosen.name, sorted(entries, key=lambda e: (e.started_at_ms, e.unit, e.sequence))
+
+
+def status(project_dir: Path, *, target: str | None = None) -> StatusResult:
+    """Look at every unit of a target."""
+    from streamform.session import open_session
+
+    compiled, chosen = compile_for_target(project_dir, target)
+    with open_session(project_dir, compiled, chosen) as session:
+        deployed = session.deployed()
+        try:
+            seen = {name: session.backend.observe(name, running) for name, running in deployed.units.items()}
+        except Unreachable as error:
+            return StatusResult(compiled.project.name, chosen.name, deployed, {}, "gateway-unreachable", error.message)
+    return StatusResult(compiled.project.name, chosen.name, deployed, seen)
