@@ -82,6 +82,10 @@ class Shop:
         """Jobs that run, or try to, or are about to."""
         return [job["jid"] for job in self.jobs() if job["state"] not in ("FINISHED", "CANCELED", "FAILED")]
 
+    def healthy(self) -> list[str]:
+        """Jobs of which every task runs."""
+        return [job["jid"] for job in self.jobs() if job["state"] == "RUNNING" and job["tasks"]["running"] == job["tasks"]["total"]]
+
     def send(self, orders: Orders) -> None:
         produce(self.stack.bootstrap_servers, self.orders, [(None, json.dumps(order).encode()) for order in orders])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streamform.backends.base import CAPABILITIES
 from streamform.errors import Refused
 from streamform.lifecycle.ports import DesiredUnit, Observation, RunningUnit, StageContext
-from streamform.lifecycle.stages import Stage
+from streamform.lifecycle.stages import Carrying, Stage
 from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 from streamform.project.model import Endpoint, Project, Target
 
@@ -57,6 +57,10 @@ class EmbeddedBackend:
     def observe(self, unit_name: str, running: RunningUnit | None) -> Observation:
         """Whether the state of what was applied is there."""
         return self.runner.observe(unit_name, running)
+
+    def carry(self, unit: DesiredUnit, running: RunningUnit, carrying: Carrying, *, observe: bool) -> tuple[DesiredUnit, Carrying]:
+        """State continues by the verdict."""
+        raise AssertionError("an embedded target is not asked")
 
     def preflight(self, context: StageContext) -> None:
         """Refuse, before anything is written down, sources that can't be read and places that are somebody else's."""

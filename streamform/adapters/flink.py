@@ -11,7 +11,8 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -33,11 +34,12 @@ from streamform.backends.flink.script import (
 from streamform.errors import JobFailed, OutcomeUnknown, Refused, StreamformError
 from streamform.identity.manifest import sink_addresses
 from streamform.lifecycle.ports import DesiredUnit, Observation, ObservedJob, Progress, RunningUnit, StageContext
-from streamform.lifecycle.stages import Stage
+from streamform.lifecycle.stages import Carrying, Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamform.adapters.flink_carry import CarriedPlans
     from streamform.adapters.gateway import Gateway, GatewaySession
     from streamform.project.model import FlinkSettings, Project, Target
 
@@ -145,6 +147,27 @@ class FlinkBackend:
         word = "failed" if job.state == "FAILED" else "missing"
         return Observation(word, (seen, *unowned), failure or f"job {recorded} is {job.state.lower()}")  # type: ignore[arg-type]
 
+    def carry(self, unit: DesiredUnit, running: RunningUnit, carrying: Carrying, *, observe: bool) -> tuple[DesiredUnit, Carrying]:
+        """Whether the running job's state fits a changed query: compiled and compared, or assumed."""
+        if not unit.statements:
+            return unit, replace(carrying, problem="no model of the unit has a sink any more")
+        if not observe:
+            return unit, carrying
+        problem = self.plans.problem(unit, running, carrying, self.plan_folder(unit.name))
+        return unit, replace(carrying, is_checked=True, problem=problem)
+
+    @cached_property
+    def plans(self) -> CarriedPlans:
+        """Compiled plans of jobs whose state is carried."""
+        from streamform.adapters.flink_carry import CarriedPlans
+
+        return CarriedPlans(self.settings, self.compile_into)
+
+    def compile_into(self, statements: Sequence[str], place: str) -> None:
+        """Have the gateway write the compiled plan of a unit's statements; one that is there stays."""
+        with self.session(statements) as session:
+            compile_plan(session, statements, resolve(place))
+
     def preflight(self, context: StageContext) -> None:
         """Gateway, JobManager and topics are there, the SQL compiles, and nothing of the unit runs that no record names."""
         assert context.unit is not None, "only units that stay are submitted"
@@ -180,6 +203,7 @@ class FlinkBackend:
     def execute(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Carry out one stage."""
         acts: dict[str, Callable[[Stage, StageContext], Mapping[str, Any]]] = {
+            "carry-state": self.carry_state,
             "submit": self.submit,
             "verify": self.verify,
             "stop-job": self.stop,
@@ -190,11 +214,22 @@ class FlinkBackend:
         crash_point(f"flink-{stage.kind}")
         return result
 
+    def carry_state(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """Write the plan that takes over the running job's state, before anything is stopped. Raises: Refused where it does not fit."""
+        assert context.unit is not None
+        assert context.running is not None
+        place = self.plan_place(context)
+        assert place is not None, "without a place for plans nothing is carried"
+        carrying = Carrying(stage.fact("models"), bool(stage.fact("retention")))
+        return self.plans.prepare(context.unit, context.running, carrying, place)
+
     def submit(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Start the unit's job, once: from the savepoint it was stopped with, or from its sources' beginning."""
         job_id = self.job_id(context)
         if self.jobs().is_active(self.job_id(context, "restore")):
             raise JobFailed("the start failed before, and what ran before was started again")
+        if stage.fact("carry"):
+            return self.submit_carried(context, job_id)
         restored = context.running if stage.fact("restore") else None
         assert restored is None or restored.savepoint is not None, "only what was stopped with a savepoint is restored"
         assert context.unit is not None
@@ -209,7 +244,28 @@ class FlinkBackend:
             context.progress(Progress("submit", f"job {job_id}"))
             savepoint = None if restored is None else restored.savepoint
             self.start(job_id, statements, plan, self.job_settings(context, job_id, savepoint), compiles=restored is None)
-        return {"job_id": job_id, "text": f"job {job_id}", "details": {"plan": plan}}
+        from streamform.adapters.flink_carry import facts_of
+
+        details = dict(restored.details) if restored is not None else {} if plan is None else facts_of(plan, statements)
+        return {"job_id": job_id, "text": f"job {job_id}", "details": {**details, "plan": plan}}
+
+    def submit_carried(self, context: StageContext, job_id: str) -> Mapping[str, Any]:
+        """Start the changed query's job, once, from the savepoint with which the running one was stopped."""
+        assert context.unit is not None
+        assert context.running is not None
+        fitted = context.done["carry-state"]
+        plan, stopped = str(fitted["details"]["plan"]), context.done.get("stop-job", {})
+        savepoint = stopped.get("savepoint") or context.running.savepoint
+        if savepoint is None:
+            raise JobFailed("the job was stopped, and no savepoint of it is known")
+        context.remember({"job_id": job_id, "plan": plan})
+        if self.jobs().manager.job(job_id) is None:
+            context.progress(Progress("submit", f"job {job_id}"))
+            settings = self.job_settings(context, job_id, savepoint)
+            if fitted["dropped"]:
+                settings["execution.state-recovery.ignore-unclaimed-state"] = "true"
+            self.start(job_id, context.unit.statements, plan, settings, compiles=False)
+        return {"job_id": job_id, "text": f"job {job_id}"}
 
     def job_id(self, context: StageContext, act: str = "submit") -> str:
         """The id of the job that an attempt starts."""
@@ -218,11 +274,14 @@ class FlinkBackend:
 
     def plan_place(self, context: StageContext) -> str | None:
         """Where the compiled plan is kept on the cluster's storage; None where the target names none."""
+        folder = self.plan_folder(context.unit_name)
+        return None if folder is None else f"{folder}/{context.sequence}-{context.attempt}.json"
+
+    def plan_folder(self, unit_name: str) -> str | None:
+        """Where the compiled plans of a unit's jobs are kept."""
         base = self.settings.plans or self.settings.savepoint_dir
-        if base is None:
-            return None
-        names = (self.project.name, self.target.name, context.unit_name, f"{context.sequence}-{context.attempt}.json")
-        return f"{base.rstrip('/')}/streamform-plans/{'/'.join(quote(name, safe='') for name in names)}"
+        names = (self.project.name, self.target.name, unit_name)
+        return None if base is None else f"{base.rstrip('/')}/streamform-plans/{'/'.join(quote(name, safe='') for name in names)}"
 
     def job_settings(self, context: StageContext, job_id: str, savepoint: str | None) -> dict[str, str]:
         """What holds for this job alone."""
@@ -250,7 +309,7 @@ class FlinkBackend:
             if plan is not None:
                 place = resolve(plan)
                 if compiles:
-                    session.query(compile_statement(place, (statement,)).replace("' FOR ", "' IF NOT EXISTS FOR ", 1))
+                    compile_plan(session, statements, place)
                 crash_point("flink-compiled")
                 statement = execute_statement(place)
             try:
@@ -265,7 +324,10 @@ class FlinkBackend:
     def verify(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Wait until every task runs and a checkpoint is complete. Raises: JobFailed with the cause."""
         job_id = str(context.done["submit"]["job_id"])
-        return self.jobs().await_healthy(job_id, lambda text: context.progress(Progress("verify", text)))
+        result = self.jobs().await_healthy(job_id, lambda text: context.progress(Progress("verify", text)))
+        if "carry-state" in context.done and self.jobs().manager.checkpoints(job_id).restored is None:
+            raise JobFailed(f"job {job_id} did not start from the savepoint", "nothing was carried; run `streamform plan` again")
+        return result
 
     def adopt(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """The running job is kept. Raises: JobFailed when it has ended in the meantime."""
@@ -373,6 +435,12 @@ def _ending(context: StageContext) -> dict[str, str]:
     """The jobs of the unit and of those that it takes over, by unit."""
     units = (context.running, *context.replaced)
     return {unit.name: unit.job_id for unit in units if unit is not None and unit.job_id is not None}
+
+
+def compile_plan(session: GatewaySession, statements: Sequence[str], place: str) -> None:
+    """Compile a unit's statement set into a file; one that is there stays."""
+    text = compile_statement(place, (resolve(statements[-1]),))
+    session.query(text.replace("' FOR ", "' IF NOT EXISTS FOR ", 1))
 
 
 def _is_timeout(error: StreamformError) -> bool:

@@ -15,8 +15,8 @@ class Capabilities:
     backend: BackendName
     has_jobs: bool
     """Whether a unit is a job that runs by itself; otherwise apply and run consume the sources."""
-    carries_state: bool
-    """Whether state continues under a COMPATIBLE change."""
+    carries_state: Literal["by-verdict", "where-proved"]
+    """Whether state continues wherever the verdict allows it, or only where that is also proved on what the engine compiled."""
     repairs_sinks: bool
     """Whether an upsert sink is made equal to a fresh run's by the difference."""
     restores: bool
@@ -24,6 +24,6 @@ class Capabilities:
 
 
 CAPABILITIES: dict[str, Capabilities] = {
-    "embedded": Capabilities("embedded", has_jobs=False, carries_state=True, repairs_sinks=True, restores=True),
-    "flink": Capabilities("flink", has_jobs=True, carries_state=False, repairs_sinks=False, restores=True),
+    "embedded": Capabilities("embedded", has_jobs=False, carries_state="by-verdict", repairs_sinks=True, restores=True),
+    "flink": Capabilities("flink", has_jobs=True, carries_state="where-proved", repairs_sinks=False, restores=True),
 }

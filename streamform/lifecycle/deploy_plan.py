@@ -59,6 +59,8 @@ def unit_action(unit: UnitPlan) -> DeployAction:
     submit = stages.get("submit")
     if submit is not None and submit.fact("restore"):
         return "restore"
+    if "carry-state" in stages:
+        return "upgrade"
     if "rebuild" in stages or (submit is not None and any(c.kind == "state-discarded" for c in unit.staging.consequences)):
         return "rebuild"
     return "initial" if submit is not None or "initialize" in stages else "upgrade"

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from streamform.backends.base import Capabilities
 from streamform.identity.manifest import Manifest
-from streamform.lifecycle.stages import Observed, Stage
+from streamform.lifecycle.stages import Carrying, Observed, Stage
 from streamform.plan.nodes import Plan
 from streamform.project.model import Project, Target
 
@@ -164,6 +164,13 @@ class Backend(Protocol):
 
     def observe(self, unit_name: str, running: RunningUnit | None) -> Observation:
         """Look at what runs. Raises: Unreachable."""
+
+    def carry(self, unit: DesiredUnit, running: RunningUnit, carrying: Carrying, *, observe: bool) -> tuple[DesiredUnit, Carrying]:
+        """The unit as it has to be written to take over the running one's state, and whether it can.
+
+        Asked only of a backend that carries state where that is proved. Without `observe` nothing is contacted, and what can't be
+        known is assumed. Raises: Unreachable.
+        """
 
     def preflight(self, context: StageContext) -> None:
         """Look at what an attempt is about to need, before it is written down.

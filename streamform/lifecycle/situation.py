@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from streamform.diff.compare import compare
 from streamform.diff.deployment import compare_deployment, deployment_facts
-from streamform.diff.match import Hints, hints_of, match_nodes
-from streamform.diff.model import DeploymentChange, Diff, Side
+from streamform.diff.match import Hints, Matching, hints_of, match_nodes
+from streamform.diff.model import Classification, DeploymentChange, Diff, Side
 from streamform.identity.manifest import Manifest, build_manifest, manifest_parts
 from streamform.lifecycle.approval import plan_id_of
 from streamform.lifecycle.deployed import Deployed
 from streamform.lifecycle.ports import Backend, DesiredUnit, Observation, RunningUnit
-from streamform.lifecycle.stages import Observed, Staging, UnitSituation, build_stages
+from streamform.lifecycle.stages import Carrying, Observed, Staging, UnitSituation, build_stages
 from streamform.lifecycle.store import artifact_digest
 from streamform.plan.compiled import Compiled
 from streamform.plan.units import Unit, keyed_sources, match_units, plan_components
@@ -120,6 +120,10 @@ class _Assessment:
         part = diff.part(set(unit.models), before, deployment)
         observation = self.look(unit.name, running)
         regrouped = bool(moved) or (running is not None and self.is_split(unit))
+        matching = None if running is None else match_nodes(running.manifest, desired.manifest, self.hints)
+        carrying: Carrying | None = None
+        if running is not None and matching is not None and not regrouped and self.may_carry(running, part, observation):
+            desired, carrying = self.backend.carry(desired, running, _claim(matching, running, part), observe=self.observe)
         situation = UnitSituation(
             desired.plan,
             part,
@@ -130,9 +134,17 @@ class _Assessment:
             has_savepoint=running is not None and running.savepoint is not None,
             is_regrouped=regrouped,
             replaced=tuple(u.name for u in replaced),
+            carrying=carrying,
         )
-        carry = {} if running is None else match_nodes(running.manifest, desired.manifest, self.hints).nodes
+        carry = {} if matching is None else matching.nodes
         return self.finish(unit.name, unit.models, desired, running, replaced, part, observation, situation, carry)
+
+    def may_carry(self, running: RunningUnit, part: Diff, observation: Observation) -> bool:
+        """Whether it is to be asked if the running job's state fits the changed query."""
+        if self.backend.capabilities.carries_state != "where-proved":
+            return False
+        is_there = observation.word == "running" or (observation.word == "stopped" and running.savepoint is not None)
+        return is_there and Classification.SAFE < part.verdict <= Classification.STATE_MIGRATION_REQUIRED
 
     def is_split(self, unit: Unit) -> bool:
         """Whether some model of the running unit is now deployed in another unit."""
@@ -209,6 +221,14 @@ class _Assessment:
             "deployment": [[c.subject, c.field, c.before, c.after] for c in part.deployment],
             "policy": None if self.target.approvals is None else asdict(self.target.approvals),
         }
+
+
+def _claim(matching: Matching, running: RunningUnit, part: Diff) -> Carrying:
+    """What a changed query asks of the state: whose it is, and whether its retention changed."""
+    known = set(running.models)
+    models = {name: was for name, was in matching.models.items() if was in known}
+    retention = any(change.field == "retention" for node in part.changed_nodes for change in node.fields)
+    return Carrying(models, retention)
 
 
 def build_unit(compiled: Compiled, target: Target, unit: Unit, manifest: Manifest, backend: Backend) -> DesiredUnit:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from streamform.backends.base import Capabilities
@@ -14,6 +15,7 @@ from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 
 Observed = Literal["running", "stopped", "missing", "failed", "none"]
 StageKind = Literal[
+    "carry-state",
     "stop-job",
     "submit",
     "adopt-job",
@@ -67,6 +69,19 @@ class Staging:
 
 
 @dataclass(frozen=True, slots=True)
+class Carrying:
+    """Whether a changed query's job can take over the state of the one that runs."""
+
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Desired model -> running model, for models that were there before."""
+    retention_changed: bool = False
+    is_checked: bool = False
+    """Whether the compiled plans were compared; otherwise it is assumed, and compared before anything is stopped."""
+    problem: str | None = None
+    """Why state can't be carried."""
+
+
+@dataclass(frozen=True, slots=True)
 class UnitSituation:
     """What build_stages looks at: the unit as desired, what runs, and what was observed."""
 
@@ -84,6 +99,8 @@ class UnitSituation:
     """Whether its models ran in other units, or with models that are in another unit now."""
     replaced: tuple[str, ...] = ()
     """Running units that end with it, beside the one that keeps its name."""
+    carrying: Carrying | None = None
+    """None where the question does not arise: the verdict forbids it, or nothing is there to carry."""
 
 
 def build_stages(situation: UnitSituation, capabilities: Capabilities) -> Staging:
@@ -155,11 +172,58 @@ def _job_stages(s: UnitSituation) -> Staging:
         return Staging(stages, (lost, *_start_consequences(s, fresh=False)), Classification.STATE_INCOMPATIBLE)
     if same and s.observed == "running":
         return Staging((Stage("adopt-job", "keep the running job; only names differ"), WRITE_RECORD), (), Classification.SAFE)
-    lost = Consequence(
-        "state-discarded", "state", "state is not carried to a changed query on this target; it is computed again from the sources"
-    )
+    if s.carrying is not None and s.carrying.problem is None:
+        return _carried(s, s.carrying, s.plan)
+    lost = Consequence("state-discarded", "state", f"state is not carried ({_why(s)}); it is computed again from the sources")
     requires = max(s.diff.verdict, Classification.BACKFILL_REQUIRED)
     return Staging((*stop, *_start(s, restore=False), WRITE_RECORD), (lost, *_start_consequences(s, fresh=False)), requires)
+
+
+def _why(s: UnitSituation) -> str:
+    """Why a job's state is not carried to a changed query."""
+    if s.carrying is not None and s.carrying.problem is not None:
+        return s.carrying.problem
+    return "the unit's models ran in other units" if s.is_regrouped else f"the verdict is {s.diff.verdict.text}"
+
+
+def _carried(s: UnitSituation, carrying: Carrying, plan: Plan) -> Staging:
+    """The changed query's job goes on from the state and the positions of the one that runs."""
+    keyed = [node.id for node in plan.nodes if node.state is not None]
+    what = f"the state of {', '.join(keyed)} and the positions of the sources" if keyed else "the positions of the sources"
+    how = "shown to fit the changed query" if carrying.is_checked else "assumed to fit until Flink has compiled the changed query"
+    facts = (("nodes", keyed), ("models", dict(carrying.models)), ("retention", carrying.retention_changed))
+    submit = Stage("submit", "start the job of the changed query from the savepoint", (("restore", False), ("carry", True)))
+    verify = Stage("verify", "wait until every task runs and a checkpoint is complete")
+    stages = (Stage("carry-state", f"carry {what}: {how}", facts), *_stop(s), submit, verify, WRITE_RECORD)
+    return Staging(stages, tuple(_carry_consequences(s, carrying, plan)), s.diff.verdict)
+
+
+def _carry_consequences(s: UnitSituation, carrying: Carrying, plan: Plan) -> Iterator[Consequence]:
+    """What stays as it was, and what is given up, when only what comes next is computed the new way."""
+    for model in s.diff.models:
+        keyed = [node.id for node in model.nodes if node.rule == "R2"]
+        if keyed:
+            yield Consequence("state-discarded", model.name, f"the state of {', '.join(keyed)} is no longer used")
+    changed = _changed_models(s.diff, plan)
+    for name in _sinks(plan):
+        if name not in carrying.models:
+            yield Consequence("skip-history", name, f"`{name}` gets rows from here on; what happened before is not written to it")
+        elif name in changed and _upserts(plan, name):
+            yield Consequence(
+                "stale-rows", name, f"rows of `{name}` that were written before stay as they are until their key is written again"
+            )
+    if carrying.retention_changed:
+        text = "the new retention holds for stored keys, too: from their last update, and for those that had none from their next one"
+        yield Consequence("state-carries-over", "retention", text)
+
+
+def _changed_models(diff: Diff, plan: Plan) -> set[str]:
+    """Models with a node that changed in what it emits, and those that read them."""
+    changed = {model.name for model in diff.models if model.verdict > Classification.SAFE}
+    for node in plan.nodes:
+        if any(plan.by_id[name].model in changed for name in node.inputs):
+            changed.add(node.model)
+    return changed
 
 
 def _stop(s: UnitSituation) -> tuple[Stage, ...]:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamform import __version__
-from streamform.diff.model import Classification
 from streamform.identity.fingerprint import canonical_json, digest
 from streamform.lifecycle.deploy_plan import DEPLOY_PLAN_VERSION, action_of, application_plan_id, document_digest, unit_action
 from streamform.lifecycle.situation import Situation, UnitPlan
-from streamform.render.stages import FLINK_NOTE, consequence_documents, units_document
+from streamform.render.stages import consequence_documents, flink_notes, units_document
 from streamform.values.instants import render_instant
 
 if TYPE_CHECKING:
@@ -41,14 +40,10 @@ def deploy_plan_document(result: PlanResult, created_at_ms: int) -> dict[str, An
         ],
         "preconditions": _preconditions(situation),
         "consequences": [document for unit in units for document in consequence_documents(unit.staging.consequences)],
-        "notes": [FLINK_NOTE.removeprefix("note: ")] if _differs_on_flink(result) else [],
+        "notes": flink_notes(result),
         "units": [_unit(unit, shown, result) for unit, shown in zip(units, units_document(result), strict=True)],
     }
     return document | {"digest": document_digest(document)}
-
-
-def _differs_on_flink(result: PlanResult) -> bool:
-    return result.backend == "flink" and result.diff.verdict != Classification.SAFE
 
 
 def _unit(unit: UnitPlan, shown: dict[str, Any], result: PlanResult) -> dict[str, Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streamform.results import ApprovalView, PlanResult
 
 FLINK_NOTE = (
-    "note: the flink backend does not carry state across a changed query; on this target the action is a rebuild, "
+    "the flink backend does not carry state across a changed query; on this target the action is a rebuild, "
     "and the classification tells you what a rebuild costs"
 )
 
@@ -28,9 +28,23 @@ def render_stages(result: PlanResult) -> str:
 
 def plan_notes(result: PlanResult) -> str:
     """What the target's backend makes of the verdict, where it is above SAFE."""
+    return "".join(f"note: {note}\n" for note in flink_notes(result))
+
+
+def flink_notes(result: PlanResult) -> list[str]:
+    """Which units of a flink target do not carry their state, and why; of a plan against a file nothing more is known than that."""
     if result.backend != "flink" or result.diff.verdict == Classification.SAFE:
-        return ""
-    return FLINK_NOTE + "\n"
+        return []
+    if result.situation is None:
+        return [FLINK_NOTE]
+    losing = [unit for unit in result.situation.units if is_rebuilt(unit)]
+    return [f"{FLINK_NOTE} (unit{'s' if len(losing) > 1 else ''} {', '.join(unit.name for unit in losing)})"] if losing else []
+
+
+def is_rebuilt(unit: UnitPlan) -> bool:
+    """Whether a unit's job starts without the state of the one before."""
+    kinds = {stage.kind for stage in unit.staging.stages}
+    return "submit" in kinds and any(c.kind == "state-discarded" and c.subject == "state" for c in unit.staging.consequences)
 
 
 def _unit(unit: UnitPlan, approval: ApprovalView, result: PlanResult) -> str:
@@ -108,4 +122,4 @@ def consequences_markdown(staging: Staging) -> str:
     return "\n".join([*lines, "", *(f"- **{c.kind}** {c.text}" for c in staging.consequences)]).strip()
 
 
-__all__ = ["approve_command", "consequences_markdown", "plan_notes", "render_stages", "units_document"]
+__all__ = ["approve_command", "consequences_markdown", "flink_notes", "plan_notes", "render_stages", "units_document"]

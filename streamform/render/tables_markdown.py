@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from streamform.backends.flink.exec_plan import KINDS
 from streamform.codes import CODES, Code
 from streamform.diff.deployment import DEPLOYMENT
 from streamform.diff.rules import RULES
@@ -44,10 +45,13 @@ def _rules() -> str:
     modes = markdown_table(("row", "operator", "over", "emits", "why"), ((m.id, m.node, m.over, m.emits, m.why) for m in MODES))
     clock = markdown_table(("row", "declaration", "meaning"), ((c.id, f"`{c.declaration}`", c.meaning) for c in CLOCK_RULES))
     gate = markdown_table(("row", "opens", "rule"), ((g.id, "yes" if g.opens else "no", g.sentence) for g in GATE))
+    kinds = markdown_table(("operator", "keeps", "what must be the same"), ((f"`{k.type}`", k.role, k.why) for k in KINDS))
     return (
         f"{GENERATED}# Rules\n\n## The plan diff\n\nOf the rows that apply to a node the most severe wins, the first of equals.\n\n{diff}\n"
         f"## Deployment facts\n\nWhat no manifest holds, compared with the artifact of the last apply.\n\n{deployment}\n"
-        f"## Changelog modes\n\n{modes}\n## Event time\n\n{clock}\n## The gate\n\nThe first row that applies decides.\n\n{gate}"
+        f"## Changelog modes\n\n{modes}\n## Event time\n\n{clock}\n## The gate\n\nThe first row that applies decides.\n\n{gate}\n"
+        f"## State on Flink\n\nWhat is compared of Flink's compiled plans before state is carried to a changed query. "
+        f"Any other operator, version or field can't be shown to be right.\n\n{kinds}"
     )
 
 
