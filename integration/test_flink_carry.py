@@ -210,3 +210,72 @@ def start_unchecked(shop: Shop, statements: list[str], plan: str, place: Path, s
     session.close()
     assert done.job_id is not None
     return done.job_id
+
+
+def test_a_retention_edit_keeps_exact_totals(shop: Shop) -> None:
+    orders = shipped_orders()[:300]
+    with_history_lost(shop, orders[:200])
+    comment = "# one row a customer, which keeps changing\n"
+    for before, after in ((comment, f"{comment}    retention: 30d\n"), ("retention: 30d", "retention: 60d")):
+        shop.edit("streamform.yml", before, after)
+        said = apply_approved(shop)
+        assert "the new retention holds for stored keys" in said
+        assert shop.journal()[-1]["requires"] == "STATE MIGRATION REQUIRED"
+    shop.send(orders[200:])
+    shop.await_totals(expected_totals(orders))
+
+
+def test_a_removed_accumulator_leaves_the_others_exact(shop: Shop) -> None:
+    orders = shipped_orders()[:400]
+    with_history_lost(shop, orders[:200])
+    shop.edit(METRICS, ",\n  COUNT(*) AS orders", "")
+    drop_column_from_tests(shop)
+    said = apply_approved(shop)
+    assert "shown to fit" in said
+    assert shop.journal()[-1]["requires"] == "STATE MIGRATION REQUIRED"
+    shop.send(orders[200:300])
+    await_spend(shop, orders[:300], orders[200:300])
+    shop.edit(*THRESHOLD)
+    apply_approved(shop)
+    shop.send(orders[300:])
+    await_spend(shop, orders, orders[200:])
+
+
+def drop_column_from_tests(shop: Shop) -> None:
+    (shop.folder / "tests" / "customer_metrics.yml").unlink()
+
+
+def await_spend(shop: Shop, orders: Orders, since: Orders) -> None:
+    """Wait until customers of the newest orders have exactly the total of all orders, and no number of orders any more."""
+    touched = expected_totals(since)
+    expected = {customer: (total, None) for customer, (total, _) in expected_totals(orders).items() if customer in touched}
+    until(lambda: expected.items() <= shop.totals(shop.metrics).items(), ROWS_S)
+
+
+def test_aggregates_in_another_order_keep_exact_totals(shop: Shop) -> None:
+    """Flink would swap the values: both have the same type."""
+    orders = shipped_orders()[:300]
+    swapped = "COUNT(*) AS orders,\n  SUM(CAST(amount AS BIGINT)) AS total_spend"
+    shop.edit(
+        METRICS, "SUM(amount) AS total_spend,\n  COUNT(*) AS orders", "SUM(CAST(amount AS BIGINT)) AS total_spend,\n  COUNT(*) AS orders"
+    )
+    half = orders[:200]
+    shop.send(half)
+    shop.apply()
+    until(lambda: shop.totals(shop.metrics) == whole_totals(half), ROWS_S)
+    delete_events(shop)
+    shop.edit(METRICS, "SUM(CAST(amount AS BIGINT)) AS total_spend,\n  COUNT(*) AS orders", swapped)
+    assert "shown to fit" in apply_approved(shop)
+    shop.send(orders[200:])
+    until(lambda: shop.totals(shop.metrics) == whole_totals(orders), ROWS_S)
+
+
+def whole_totals(orders: Orders) -> dict[int, tuple[int, int]]:
+    """The totals of amounts without their cents."""
+    found: dict[int, tuple[int, int]] = {}
+    for order in orders:
+        customer, amount = order.get("customer_id"), order.get("amount")
+        if customer is not None and amount is not None and order.get("status") not in (None, "test"):
+            total, number = found.get(customer, (0, 0))
+            found[customer] = (total + int(amount), number + 1)
+    return found

@@ -22,6 +22,7 @@ from streamform.adapters.environment import referenced, resolve, without_credent
 from streamform.adapters.flink_health import STATES, FlinkJobs
 from streamform.backends.base import CAPABILITIES
 from streamform.backends.flink.cause import redacted
+from streamform.backends.flink.layout import kept_layouts, layouts_of, possible_layouts
 from streamform.backends.flink.script import (
     checkpoint_interval_ms,
     compile_statement,
@@ -151,10 +152,16 @@ class FlinkBackend:
         """Whether the running job's state fits a changed query: compiled and compared, or assumed."""
         if not unit.statements:
             return unit, replace(carrying, problem="no model of the unit has a sink any more")
-        if not observe:
-            return unit, carrying
-        problem = self.plans.problem(unit, running, carrying, self.plan_folder(unit.name))
-        return unit, replace(carrying, is_checked=True, problem=problem)
+        layouts = kept_layouts(unit.plan, running.details.get("layouts") or {}, carrying.nodes)
+        problems: list[str] = []
+        for possible in possible_layouts(layouts, layouts_of(unit.plan)):
+            statements = emit_unit(self.project.name, self.target, unit.name, unit.plan, possible)
+            written = replace(unit, statements=statements)
+            problem = self.plans.problem(written, running, carrying, self.plan_folder(unit.name)) if observe else None
+            if problem is None:
+                return written, replace(carrying, is_checked=observe)
+            problems.append(problem)
+        return unit, replace(carrying, is_checked=True, problem=problems[0])
 
     @cached_property
     def plans(self) -> CarriedPlans:
@@ -220,7 +227,7 @@ class FlinkBackend:
         assert context.running is not None
         place = self.plan_place(context)
         assert place is not None, "without a place for plans nothing is carried"
-        carrying = Carrying(stage.fact("models"), bool(stage.fact("retention")))
+        carrying = Carrying(stage.fact("models"), context.carry, bool(stage.fact("retention")))
         return self.plans.prepare(context.unit, context.running, carrying, place)
 
     def submit(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
@@ -246,7 +253,8 @@ class FlinkBackend:
             self.start(job_id, statements, plan, self.job_settings(context, job_id, savepoint), compiles=restored is None)
         from streamform.adapters.flink_carry import facts_of
 
-        details = dict(restored.details) if restored is not None else {} if plan is None else facts_of(plan, statements)
+        layouts = {"layouts": layouts_of(context.unit.plan)}
+        details = dict(restored.details) if restored is not None else {} if plan is None else facts_of(plan, statements) | layouts
         return {"job_id": job_id, "text": f"job {job_id}", "details": {**details, "plan": plan}}
 
     def submit_carried(self, context: StageContext, job_id: str) -> Mapping[str, Any]:
@@ -335,7 +343,7 @@ class FlinkBackend:
         job_id = context.running.job_id
         if job_id is None or not self.jobs().is_active(job_id):
             raise JobFailed(f"job {job_id} ended before it could be kept", "run `streamform plan` again")
-        return {"job_id": job_id, "text": f"job {job_id} kept", "details": dict(context.running.details)}
+        return {"job_id": job_id, "text": f"job {job_id} kept", "details": adopted_details(context.running.details, context.carry)}
 
     def stop(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """End the unit's job and every job that it takes over, with a savepoint where it is kept."""
@@ -429,6 +437,13 @@ class FlinkBackend:
             self._gateway.http.close()
         if self._jobs is not None:
             self._jobs.manager.http.close()
+
+
+def adopted_details(details: Mapping[str, Any], carry: Mapping[str, str]) -> dict[str, Any]:
+    """What is remembered of a job that is kept, under the names that its nodes have now."""
+    layouts = details.get("layouts") or {}
+    named = {name: layouts[was] for name, was in carry.items() if was in layouts}
+    return {**details, "layouts": named} if layouts else dict(details)
 
 
 def _ending(context: StageContext) -> dict[str, str]:

@@ -18,6 +18,7 @@ from streamform.adapters.environment import resolve
 from streamform.backends.flink.addresses import CONNECTORS, addresses_of
 from streamform.backends.flink.carry import Claim, Fit, fit_plan, highest_id
 from streamform.backends.flink.exec_plan import NotProvable, read_exec_plan
+from streamform.backends.flink.layout import kept_layouts
 from streamform.backends.flink.script import settings_of
 from streamform.errors import Refused
 from streamform.lifecycle.ports import DesiredUnit, RunningUnit
@@ -57,7 +58,8 @@ class CarriedPlans:
         except NotProvable as reason:
             raise Refused(f"the state can't be carried: {reason}", "run `streamform plan` again") from None
         write(place, fit.text)
-        details = {**facts_of(place, unit.statements), "highest_id": fit.highest_id}
+        layouts = kept_layouts(unit.plan, running.details.get("layouts") or {}, carrying.nodes)
+        details = {**facts_of(place, unit.statements), "highest_id": fit.highest_id, "layouts": layouts}
         assert details.get("plan_digest") == digest_of(fit.text), "what was written is what was read back"
         return {
             "carried": list(fit.carried),

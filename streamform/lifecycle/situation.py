@@ -228,7 +228,7 @@ def _claim(matching: Matching, running: RunningUnit, part: Diff) -> Carrying:
     known = set(running.models)
     models = {name: was for name, was in matching.models.items() if was in known}
     retention = any(change.field == "retention" for node in part.changed_nodes for change in node.fields)
-    return Carrying(models, retention)
+    return Carrying(models, matching.nodes, retention)
 
 
 def build_unit(compiled: Compiled, target: Target, unit: Unit, manifest: Manifest, backend: Backend) -> DesiredUnit:

@@ -74,6 +74,8 @@ class Carrying:
 
     models: Mapping[str, str] = field(default_factory=dict)
     """Desired model -> running model, for models that were there before."""
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    """Desired node id -> running node id."""
     retention_changed: bool = False
     is_checked: bool = False
     """Whether the compiled plans were compared; otherwise it is assumed, and compared before anything is stopped."""

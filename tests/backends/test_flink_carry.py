@@ -56,6 +56,11 @@ def test_a_plan_takes_over_its_own_state_under_the_same_ids(name: str) -> None:
         ("base", "wider_source"),
         ("wider_source", "base"),
         ("windows", "windows_output"),
+        ("base", "removed_from_shop"),
+        ("totals", "reordered_laid_out"),
+        ("totals", "removed_laid_out"),
+        ("totals", "first_removed_laid_out"),
+        ("windows_two", "windows_removed_laid_out"),
     ],
 )
 def test_state_goes_on_where_the_same_is_computed_from_the_same_rows(running: str, desired: str) -> None:
@@ -94,6 +99,26 @@ def test_a_time_to_live_may_differ_only_where_the_diff_says_so() -> None:
     assert fit("totals", "retention", ttl_may_change=True).dropped == ()
     with pytest.raises(NotProvable, match="time to live"):
         fit("totals", "retention")
+
+
+def test_two_states_that_differ_in_their_time_to_live_only_are_not_mixed_up() -> None:
+    document = json.loads(plan("totals"))
+    twins(document, "1 h", "2 h")
+    running = json.dumps(document)
+    assert fit_plan(running, running, Claim(MODELS, ttl_may_change=True)).dropped == ()
+    twins(document, "3 h", "4 h")
+    with pytest.raises(NotProvable, match="more than one state"):
+        fit_plan(running, json.dumps(document), Claim(MODELS, ttl_may_change=True))
+
+
+def twins(document: dict[str, Any], *lives: str) -> None:
+    """Two aggregates that differ in how long they keep their state."""
+    first = next(node for node in document["nodes"] if node["type"] == AGGREGATE)
+    if not any(node["id"] == 9999 for node in document["nodes"]):
+        document["nodes"].append({**first, "id": 9999})
+        document["edges"] += [{**edge, "target": 9999} for edge in document["edges"] if edge["target"] == first["id"]]
+    for node, life in zip((node for node in document["nodes"] if node["type"] == AGGREGATE), lives, strict=True):
+        node["state"] = [{**node["state"][0], "ttl": life}]
 
 
 def test_a_model_that_is_gone_leaves_its_state_and_its_sink() -> None:

@@ -80,16 +80,27 @@ def _sources(before: Trace, after: Trace) -> dict[int, int]:
 
 def _keyed(before: Trace, after: Trace, claim: Claim) -> dict[int, int]:
     """The running node of every node that keeps state by key. Nodes that hold the same are as good as each other."""
-    free: dict[str, list[ExecNode]] = {}
-    for node in before.plan.of_role("keyed"):
-        free.setdefault(before.state_of(node, with_ttl=not claim.ttl_may_change), []).append(node)
+    free = before.plan.of_role("keyed")
     pairs: dict[int, int] = {}
     for node in after.plan.of_role("keyed"):
-        candidates = free.get(after.state_of(node, with_ttl=not claim.ttl_may_change))
+        was = next((other for other in free if _same(before, other, after, node, with_ttl=True)), None)
+        if was is not None:
+            pairs[node.id] = was.id
+            free.remove(was)
+    left = [node for node in after.plan.of_role("keyed") if node.id not in pairs]
+    for node in left:
+        candidates = [other for other in free if _same(before, other, after, node, with_ttl=False)] if claim.ttl_may_change else []
+        rivals = [other for other in left if after.state_of(other, with_ttl=False) == after.state_of(node, with_ttl=False)]
         if not candidates:
             raise NotProvable(_why_not(before, after, node))
-        pairs[node.id] = candidates.pop(0).id
+        if len(candidates) > 1 or len(rivals) > 1:
+            raise NotProvable(f"the running job has more than one state that {node.description} could take over, with other times to live")
+        pairs[node.id] = candidates[0].id
     return pairs
+
+
+def _same(before: Trace, was: ExecNode, after: Trace, node: ExecNode, *, with_ttl: bool) -> bool:
+    return before.state_of(was, with_ttl=with_ttl) == after.state_of(node, with_ttl=with_ttl)
 
 
 def _why_not(before: Trace, after: Trace, node: ExecNode) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamform.backends.flink.expression import emit_aggregate, emit_expression, emit_output
+from streamform.backends.flink.layout import Layouts, laid_out
 from streamform.backends.flink.text import MAX_INTERVAL_MS, identifier, interval_literal, names, quoted, relation
 from streamform.errors import Refused
 from streamform.plan.nodes import (
@@ -43,8 +44,8 @@ class Block:
 class ModelQuery:
     """The views of one model; helper views come before the model's own."""
 
-    def __init__(self, plan: Plan, model: PlannedModel) -> None:
-        self.plan, self.model = plan, model
+    def __init__(self, plan: Plan, model: PlannedModel, layouts: Layouts | None = None) -> None:
+        self.plan, self.model, self.layouts = plan, model, layouts or {}
         self.views: list[str] = []
 
     def statements(self) -> list[str]:
@@ -95,14 +96,18 @@ class ModelQuery:
         """A grouped SELECT, over windows where they are declared."""
         below = self.plan.by_id[node.inputs[0]]
         keys = [identifier(key.name) for key in spec.keys]
-        calls = [f"{emit_aggregate(call)} AS {identifier(call.name)}" for call in spec.calls]
+        laid = laid_out(spec, self.layouts.get(node.id, ()))
+        calls = [f"{emit_aggregate(call)} AS {identifier(call.name)}" for call in spec.calls] if laid is None else list(laid.inside)
         if spec.window is not None:
             _refuse_window_time(node, spec)
             bounds = [identifier(name) for name in ("window_start", "window_end")]
             windowed = windows_sql(spec.window, self.narrowed(node, below), keys)
-            return _select([*keys, *bounds, *calls], Block(f"{windowed} AS {INPUT}"), (*keys, *bounds))
-        hint = "" if spec.retention_ms is None else f"/*+ STATE_TTL('i' = {quoted(f'{spec.retention_ms} ms')}) */"
-        return _select([*keys, *calls], self.block(below), tuple(keys), hint)
+            keys += bounds
+            made = _select([*keys, *calls], Block(f"{windowed} AS {INPUT}"), tuple(keys))
+        else:
+            hint = "" if spec.retention_ms is None else f"/*+ STATE_TTL('i' = {quoted(f'{spec.retention_ms} ms')}) */"
+            made = _select([*keys, *calls], self.block(below), tuple(keys), hint)
+        return made if laid is None else _select([*keys, *laid.outside], Block(f"(\n{_indented(made)}\n) AS {INPUT}"))
 
     def narrowed(self, node: Node, below: Node) -> str:
         """The name of a view of a window's input, because a window reads a table by name."""
@@ -111,12 +116,12 @@ class ModelQuery:
         return name
 
 
-def model_source(plan: Plan, sink: Node) -> str:
-    """What stands in FROM for a model, by its sink: the name of its view, or its query."""
-    if not is_inlined(plan, sink):
+def model_source(plan: Plan, sink: Node, layouts: Layouts | None = None) -> str:
+    """What stands in FROM for a model, by its sink: the name of its view, or its query, which may keep layouts that the view does not."""
+    if not is_inlined(plan, sink) and not any(node.id in (layouts or {}) for node in plan.nodes_of(sink.model)):
         return relation(sink.model)
     model = next(model for model in plan.models if model.name == sink.model)
-    return f"(\n{_indented(ModelQuery(plan, model).query())}\n)"
+    return f"(\n{_indented(ModelQuery(plan, model, layouts).query())}\n)"
 
 
 def is_inlined(plan: Plan, sink: Node) -> bool:

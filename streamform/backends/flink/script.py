@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from streamform.backends.flink.layout import Layouts, UnitLayouts
 from streamform.backends.flink.nulls import can_be_null
 from streamform.backends.flink.query import ModelQuery
 from streamform.backends.flink.table import Place, Tables, iceberg_catalog, sink_tables, source_tables
@@ -43,13 +44,15 @@ class Script:
         return "".join(f"{statement};\n\n" for statement in self.statements).rstrip("\n") + "\n"
 
 
-def emit_unit(application: str, target: Target, name: str, plan: Plan) -> tuple[str, ...]:
+def emit_unit(application: str, target: Target, name: str, plan: Plan, layouts: UnitLayouts | None = None) -> tuple[str, ...]:
     """What is submitted for one unit: settings, tables, views, and its statement set last.
 
+    `layouts` are the orders in which aggregates keep their values, where they are not their own.
     References to the environment stay as they are. Empty for a unit without a sink: there is nothing to run.
     Raises: Refused where Flink can't express a model.
     """
-    tables, inserts = _parts(plan, Place(target, consumer_group(application, target, name)))
+    kept = layouts or UnitLayouts({}, {})
+    tables, inserts = _parts(plan, Place(target, consumer_group(application, target, name), kept.sinks), kept.views)
     if not inserts:
         return ()
     settings = [set_statement(key, value) for key, value in SETTINGS.items()]
@@ -76,7 +79,7 @@ def emit_application(application: str, target: Target, plan: Plan) -> Script:
     return Script(tuple(statements), tuple(_warnings(plan)))
 
 
-def _parts(plan: Plan, place: Place) -> tuple[list[str], list[str]]:
+def _parts(plan: Plan, place: Place, layouts: Layouts | None = None) -> tuple[list[str], list[str]]:
     """The tables and views of a unit, and its inserts, which come last."""
     tables: list[str] = []
     inserts: list[str] = []
@@ -85,7 +88,7 @@ def _parts(plan: Plan, place: Place) -> tuple[list[str], list[str]]:
         tables += made.tables
         inserts += made.inserts
     for model in plan.models:
-        tables += ModelQuery(plan, model).statements()
+        tables += ModelQuery(plan, model, layouts).statements()
     for node, sink in _sinks(plan):
         made = sink_tables(plan, node, sink, place)
         tables += [statement for statement in made.tables if statement not in tables]

@@ -6,10 +6,11 @@ Everything is TEMPORARY, so that a compiled plan names tables and holds none of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from streamform.backends.flink.expression import emit_expression
+from streamform.backends.flink.layout import Layouts
 from streamform.backends.flink.nulls import proves_value
 from streamform.backends.flink.query import insert, model_source, view
 from streamform.backends.flink.text import (
@@ -43,10 +44,11 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a unit runs: its target, and the consumer group of its sources."""
+    """Where a unit runs: its target, the consumer group of its sources, and layouts that only what sinks read keeps."""
 
     target: Target
     group: str
+    layouts: Layouts = field(default_factory=dict)
 
     @property
     def kafka(self) -> KafkaSettings:
@@ -193,7 +195,7 @@ def sink_tables(plan: Plan, node: Node, spec: SinkSpec, place: Place) -> Tables:
     columns = [column.name for column in node.schema]
     statements = _SINKS[endpoint.connector](node, spec, endpoint, place)
     table = iceberg_table(endpoint) if endpoint.connector == "iceberg" else relation(node.model, "sink")
-    return Tables(statements, (insert(table, columns, f"SELECT {names(columns)}\nFROM {model_source(plan, node)}"),))
+    return Tables(statements, (insert(table, columns, f"SELECT {names(columns)}\nFROM {model_source(plan, node, place.layouts)}"),))
 
 
 def _kafka_sink(node: Node, spec: SinkSpec, endpoint: Endpoint, place: Place) -> tuple[str, ...]:
