@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -124,7 +127,9 @@ def test_a_sink_that_moves_gets_what_comes_next(shop: Shop, new_topic: NewTopic)
     assert shop.totals(shop.metrics).keys() <= touched
 
 
-@pytest.mark.parametrize("point", ["flink-carry-state", "flink-stopping", "flink-stop-job", "flink-sent", "flink-submit", "flink-verify"])
+@pytest.mark.parametrize(
+    "point", ["flink-carry-state", "flink-rehearse", "flink-stopping", "flink-stop-job", "flink-sent", "flink-submit", "flink-verify"]
+)
 def test_a_carry_that_is_killed_is_finished_with_its_totals(shop: Shop, point: str) -> None:
     orders = shipped_orders()[:300]
     with_history_lost(shop, orders[:200])
@@ -279,3 +284,57 @@ def whole_totals(orders: Orders) -> dict[int, tuple[int, int]]:
             total, number = found.get(customer, (0, 0))
             found[customer] = (total + int(amount), number + 1)
     return found
+
+
+def test_a_changed_query_that_fails_is_found_before_the_running_job_is_stopped(shop: Shop) -> None:
+    orders = shipped_orders()
+    shop.send(orders[:200])
+    shop.apply()
+    before = shop.active()
+    shop.edit(BIG, "total_spend\nFROM", "CAST(CAST(total_spend AS STRING) || 'x' AS BIGINT) AS total_spend\nFROM")
+    assert shop.run("apply").returncode == 1
+    shop.approve()
+    with sent_slowly(shop, orders[200:]) as sent:
+        failed = shop.run("apply")
+    assert failed.returncode == 1, failed.stdout
+    assert "the rehearsal failed, and what runs was left alone" in failed.stdout
+    assert shop.active() == before
+    shop.await_totals(expected_totals(orders[: 200 + len(sent)]))
+
+
+@contextmanager
+def sent_slowly(shop: Shop, orders: Orders) -> Iterator[Orders]:
+    """Orders arrive while something else happens; those that did."""
+    sent: Orders = []
+    ended = threading.Event()
+
+    def send() -> None:
+        for order in orders:
+            if ended.wait(0.1):
+                return
+            shop.send([order])
+            sent.append(order)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_a_switch_that_fails_brings_the_job_back_that_ran_before(shop: Shop, new_topic: NewTopic) -> None:
+    orders = shipped_orders()[:300]
+    with_history_lost(shop, orders[:200])
+    before, metrics = shop.metrics, new_topic("tiny", config={"cleanup.policy": "compact", "max.message.bytes": "20"})
+    shop.edit("streamform.yml", f"topic: {before}", f"topic: {metrics}")
+    assert shop.run("apply").returncode == 1
+    shop.approve()
+    assert shop.run("apply", crash_at="flink-stop-job").returncode == -9
+    shop.send(orders[200:])
+    failed = shop.run("apply")
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    assert "what ran before runs again as job" in failed.stdout
+    assert len(shop.active()) == 1
+    shop.await_totals(expected_totals(orders))

@@ -211,6 +211,7 @@ class FlinkBackend:
         """Carry out one stage."""
         acts: dict[str, Callable[[Stage, StageContext], Mapping[str, Any]]] = {
             "carry-state": self.carry_state,
+            "rehearse": self.rehearse,
             "submit": self.submit,
             "verify": self.verify,
             "stop-job": self.stop,
@@ -229,6 +230,12 @@ class FlinkBackend:
         assert place is not None, "without a place for plans nothing is carried"
         carrying = Carrying(stage.fact("models"), context.carry, bool(stage.fact("retention")))
         return self.plans.prepare(context.unit, context.running, carrying, place)
+
+    def rehearse(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """Start the changed query's job beside the running one, without its sinks, and end it. Raises: JobFailed."""
+        from streamform.adapters.flink_rehearsal import rehearse
+
+        return rehearse(self, context)
 
     def submit(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Start the unit's job, once: from the savepoint it was stopped with, or from its sources' beginning."""
@@ -390,7 +397,8 @@ class FlinkBackend:
 
     def compensate(self, context: StageContext, error: Exception) -> Mapping[str, Any] | None:
         """End what was started; start what ran before again where it had been stopped. Units that it replaces stay stopped."""
-        self.jobs().cancel(self.job_id(context))
+        for act in ("rehearse", "submit"):
+            self.jobs().cancel(self.job_id(context, act))
         savepoints: dict[str, str] = dict(context.done.get("stop-job", context.remembered).get("savepoints", {}))
         savepoint = savepoints.pop(context.unit_name, None)
         others = "".join(f"; unit `{name}` is stopped with a savepoint" for name in savepoints)

@@ -68,6 +68,13 @@ class CarriedPlans:
             "text": f"{len(fit.carried)} operators go on",
         }
 
+    def text(self, place: str) -> str:
+        """A plan that was read before. Raises: Refused where it is gone."""
+        found = read(place)
+        if found is None:
+            raise Refused(f"the compiled plan {place} is gone", "run `streamform plan` again")
+        return found
+
     def fit(self, unit: DesiredUnit, running: RunningUnit, claim: Claim, place: str) -> Fit:
         """The unit's plan, compiled into a place, under the running plan's ids. Raises: NotProvable, Unreachable."""
         before = running_plan(running)

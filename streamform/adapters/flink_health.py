@@ -131,6 +131,22 @@ class FlinkJobs:
             f"the savepoint of job {job_id} is not complete after {STOP_S:.0f} s", "run the command again; it goes on waiting"
         )
 
+    def savepoint(self, job_id: str, folder: str | None, trigger: str) -> str:
+        """Where a savepoint of a job is that goes on. Raises: JobFailed when none was made, Unreachable when it takes too long."""
+        deadline = time.monotonic() + STOP_S
+        if self.manager.savepoint(job_id, trigger) is None:
+            self.manager.take_savepoint(job_id, folder, trigger)
+        while time.monotonic() < deadline:
+            status = self.manager.savepoint(job_id, trigger)
+            if status is not None and status.location is not None:
+                return status.location
+            if status is None or status.is_done:
+                raise JobFailed(f"no savepoint of job {job_id} was made: {'it was forgotten' if status is None else status.problem}")
+            time.sleep(LOOK_S)
+        raise Unreachable(
+            f"the savepoint of job {job_id} is not complete after {STOP_S:.0f} s", "run the command again; it goes on waiting"
+        )
+
     def _unstoppable(self, job_id: str, problem: str | None) -> JobFailed:
         cause = self.manager.failure(job_id) if _can_pass(problem) else None
         return JobFailed(

@@ -154,6 +154,17 @@ class JobManager:
         if not reply.is_ok:
             raise JobFailed(f"job {job_id} can't be stopped: {self._said(reply)}")
 
+    def take_savepoint(self, job_id: str, folder: str | None, trigger: str) -> None:
+        """Ask for a savepoint of a job that goes on; the same trigger again is the same savepoint."""
+        body = {"cancel-job": False, "formatType": "CANONICAL", "triggerId": trigger, **({"target-directory": folder} if folder else {})}
+        reply = self.http.send("POST", f"/jobs/{job_id}/savepoints", body)
+        if not reply.is_ok:
+            raise JobFailed(f"no savepoint of job {job_id} can be taken: {self._said(reply)}")
+
+    def dispose_savepoint(self, place: str) -> None:
+        """Ask the cluster to delete a savepoint; nothing depends on whether it does."""
+        self.http.send("POST", "/savepoint-disposal", {"savepoint-path": place})
+
     def savepoint(self, job_id: str, trigger: str) -> SavepointStatus | None:
         """What became of a triggered savepoint; None for a trigger that the JobManager does not know."""
         reply = self.http.get(f"/jobs/{job_id}/savepoints/{trigger}")

@@ -16,6 +16,7 @@ from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 Observed = Literal["running", "stopped", "missing", "failed", "none"]
 StageKind = Literal[
     "carry-state",
+    "rehearse",
     "stop-job",
     "submit",
     "adopt-job",
@@ -196,8 +197,14 @@ def _carried(s: UnitSituation, carrying: Carrying, plan: Plan) -> Staging:
     facts = (("nodes", keyed), ("models", dict(carrying.models)), ("retention", carrying.retention_changed))
     submit = Stage("submit", "start the job of the changed query from the savepoint", (("restore", False), ("carry", True)))
     verify = Stage("verify", "wait until every task runs and a checkpoint is complete")
-    stages = (Stage("carry-state", f"carry {what}: {how}", facts), *_stop(s), submit, verify, WRITE_RECORD)
+    stages = (Stage("carry-state", f"carry {what}: {how}", facts), *_rehearse(s), *_stop(s), submit, verify, WRITE_RECORD)
     return Staging(stages, tuple(_carry_consequences(s, carrying, plan)), s.diff.verdict)
+
+
+def _rehearse(s: UnitSituation) -> tuple[Stage, ...]:
+    """Before anything is stopped. What is stopped already has nothing to lose."""
+    text = "rehearse it: start the changed query's job from a fresh savepoint, without sinks, until a checkpoint is complete"
+    return (Stage("rehearse", text),) if s.observed == "running" else ()
 
 
 def _carry_consequences(s: UnitSituation, carrying: Carrying, plan: Plan) -> Iterator[Consequence]:
