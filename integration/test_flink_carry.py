@@ -335,6 +335,8 @@ def test_a_switch_that_fails_brings_the_job_back_that_ran_before(shop: Shop, new
     shop.send(orders[200:])
     failed = shop.run("apply")
     assert failed.returncode == 1, failed.stdout + failed.stderr
-    assert "what ran before runs again as job" in failed.stdout
+    entry = shop.journal()[-1]
+    assert (entry["outcome"], "what ran before runs again as job" in entry["problem"]) == ("failed", True), entry
     assert len(shop.active()) == 1
+    shop.metrics = before
     shop.await_totals(expected_totals(orders))
