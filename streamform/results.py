@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from streamform.diagnostics import Diagnostic
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from streamform.simulator.run import FixtureReport
 
 
-@dataclass(frozen=True)
-class CheckReport:
+class CheckReport(Struct, frozen=True, dict=True):
     """Every problem of a project in one run. `project` is None when its documents do not load."""
 
     project: Project | None
@@ -36,8 +36,7 @@ class CheckReport:
         return self.project is not None and not any(d.severity in failing for d in self.diagnostics)
 
 
-@dataclass(frozen=True)
-class TestReport:
+class TestReport(Struct, frozen=True, dict=True):
     """The outcome of every fixture that was run."""
 
     __test__ = False
@@ -53,8 +52,7 @@ class TestReport:
         return all(report.passed for report in self.fixtures) and not (self.strict and not self.fixtures)
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalView:
+class ApprovalView(Struct, frozen=True):
     """What the gate would say about a unit's plan now."""
 
     required: bool
@@ -62,8 +60,7 @@ class ApprovalView:
     acknowledge: str | None
 
 
-@dataclass(frozen=True)
-class PlanResult:
+class PlanResult(Struct, frozen=True, dict=True):
     """A comparison, and what apply would do about it. `situation` is None against a file."""
 
     project: str
@@ -76,8 +73,7 @@ class PlanResult:
     """By unit."""
 
 
-@dataclass(frozen=True)
-class SavedPlan:
+class SavedPlan(Struct, frozen=True, dict=True):
     """A plan and the document that it was written to."""
 
     result: PlanResult
@@ -85,8 +81,7 @@ class SavedPlan:
     document: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class UnitOutcome:
+class UnitOutcome(Struct, frozen=True):
     """What apply did about one unit, or why it did nothing."""
 
     name: str
@@ -100,16 +95,14 @@ class UnitOutcome:
     plan: UnitPlan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordChange:
+class RecordChange(Struct, frozen=True):
     """The applied record as it is stored, before and after a command; None where there is none."""
 
     before: str | None
     after: str | None
 
 
-@dataclass(frozen=True)
-class ApplyResult:
+class ApplyResult(Struct, frozen=True, dict=True):
     """The outcome of every unit; the worst one is the apply's."""
 
     project: str
@@ -128,8 +121,7 @@ class ApplyResult:
         return "applied" if words & {"applied", "removed", "stopped"} else "unchanged"
 
 
-@dataclass(frozen=True, slots=True)
-class PendingView:
+class PendingView(Struct, frozen=True):
     """A registered plan with what it is worth now."""
 
     plan: PendingPlan
@@ -137,8 +129,7 @@ class PendingView:
     expires_at_ms: int | None
 
 
-@dataclass(frozen=True)
-class StatusResult:
+class StatusResult(Struct, frozen=True, dict=True):
     """What runs beside what is recorded."""
 
     application: str
@@ -156,8 +147,7 @@ class StatusResult:
         return self.problem is None and bool(self.observations) and running and not unresolved
 
 
-@dataclass(frozen=True)
-class BuildResult:
+class BuildResult(Struct, frozen=True, dict=True):
     """The script of an application, and the files it was written to."""
 
     text: str

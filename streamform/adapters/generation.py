@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamform.adapters.state_database import StateDatabase
 from streamform.backends.embedded.encoding import decode_entry, encode_entry
@@ -17,8 +18,7 @@ from streamform.runtime.clock import NEVER
 from streamform.runtime.keyed import entry_layout
 
 
-@dataclass(frozen=True, slots=True)
-class UnitRow:
+class UnitRow(Struct, frozen=True):
     """What the database says about a unit."""
 
     generation: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from streamform.diff.facets import Facets, build_facets
 from streamform.diff.match import Hints, Matching, match_nodes

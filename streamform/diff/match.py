@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamform.identity.manifest import Manifest
 from streamform.plan.nodes import node_id
 from streamform.project.model import Project
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """What the project says about where nodes were before."""
 
     models: Mapping[str, str] = field(default_factory=dict)
@@ -20,8 +20,7 @@ class Hints:
     """Desired node id -> running node id; takes precedence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
+class Matching(Struct, frozen=True):
     """Counterparts by desired node id, and warnings about hints that name nothing."""
 
     nodes: Mapping[str, str]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from streamform.diff.compare import compare
 from streamform.diff.deployment import compare_deployment, deployment_facts
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.journal import Attempt
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPlan:
+class UnitPlan(Struct, frozen=True):
     """Everything that apply needs to know about one unit, and everything that plan shows."""
 
     name: str
@@ -46,8 +47,7 @@ class UnitPlan:
     open_attempt: Attempt | None
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """A whole target: the diff of all models, and each unit's plan."""
 
     project: Project
@@ -207,7 +207,7 @@ class _Assessment:
             "consequences": [{"kind": c.kind, "subject": c.subject} for c in staging.consequences],
             "nodes": {node.id: node.classification.text for node in part.changed_nodes},
             "deployment": [[c.subject, c.field, c.before, c.after] for c in part.deployment],
-            "policy": None if self.target.approvals is None else asdict(self.target.approvals),
+            "policy": None if self.target.approvals is None else to_builtins(self.target.approvals),
         }
 
 

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from streamform.backends.base import Capabilities
 from streamform.diff.model import Classification, Diff
@@ -29,8 +30,7 @@ StageKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Consequence:
+class Consequence(Struct, frozen=True):
     """Something that a stage does to state or output, which an approval covers."""
 
     kind: str
@@ -38,8 +38,7 @@ class Consequence:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One act. `facts` are the parts that a backend needs and that plan prints."""
 
     kind: StageKind
@@ -52,8 +51,7 @@ class Stage:
         return dict(self.facts).get(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Staging:
+class Staging(Struct, frozen=True):
     """The stages of one unit with what they require of the gate."""
 
     stages: tuple[Stage, ...]
@@ -66,8 +64,7 @@ class Staging:
         return any(stage.kind != "catch-up" for stage in self.stages)
 
 
-@dataclass(frozen=True, slots=True)
-class UnitSituation:
+class UnitSituation(Struct, frozen=True):
     """What build_stages looks at: the unit as desired, what runs, and what was observed."""
 
     plan: Plan | None

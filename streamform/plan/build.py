@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic
@@ -46,8 +47,7 @@ from streamform.values.instants import render_duration
 from streamform.values.rows import Column, Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """What a model reads: declared sources with their contracts, and the sinks of the models planned so far."""
 
     sources: Mapping[str, Source]
@@ -59,8 +59,7 @@ class Upstream:
     """Whether a planned model shows rows of keyed state that has a retention."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltModel:
+class BuiltModel(Struct, frozen=True):
     """A model's nodes, or what is wrong with its contract."""
 
     model: PlannedModel

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamform.values.rows import Schema
 
@@ -14,8 +16,7 @@ LateEvents = Literal["drop", "keep", "quarantine"]
 WindowType = Literal["tumbling", "hopping", "cumulating", "session"]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Where events come from or changes go to."""
 
     connector: Connector
@@ -39,8 +40,7 @@ class Endpoint:
         return (self.connector, self.topic or "", self.path or "", self.table or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Contract:
+class Contract(Struct, frozen=True, forbid_unknown_fields=True):
     """A rule that each event of a source must meet: columns that must have a value, or a condition."""
 
     name: str
@@ -48,8 +48,7 @@ class Contract:
     check: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """A declared input. Columns are in alphabetical order, as manifests keep them."""
 
     name: str
@@ -68,8 +67,7 @@ class Source:
         return [column.name for column in self.schema]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True, forbid_unknown_fields=True):
     """How an aggregate cuts time into pieces."""
 
     type: WindowType
@@ -79,8 +77,7 @@ class Window:
     """Of hopping windows the slide, of cumulating ones the step; 0 for the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """A model: its SQL and its declared contract with readers."""
 
     name: str
@@ -98,8 +95,7 @@ class Model:
     """Whether a key whose retention has passed leaves its row where it is, or takes it out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     """Who must agree before a target changes."""
 
     above: str = "SAFE"
@@ -112,8 +108,7 @@ class Policy:
     trust_os_user: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FlinkSettings:
+class FlinkSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How a Flink cluster is reached. Addresses may hold ${NAME} references."""
 
     gateway: str
@@ -123,16 +118,14 @@ class FlinkSettings:
     plans: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
+class KafkaSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The brokers of a target."""
 
     bootstrap_servers: str
     startup: Literal["earliest", "latest"] = "earliest"
 
 
-@dataclass(frozen=True, slots=True)
-class IcebergSettings:
+class IcebergSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The catalog of a target."""
 
     catalog: str
@@ -140,8 +133,7 @@ class IcebergSettings:
     s3_endpoint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True, forbid_unknown_fields=True):
     """A place where the project is deployed."""
 
     name: str
@@ -157,8 +149,7 @@ class Target:
     sinks: tuple[tuple[str, Endpoint], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that was declared. Models and sources are sorted by name, targets keep their order."""
 
     root: str

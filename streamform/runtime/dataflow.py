@@ -7,8 +7,9 @@ deadline of some keyed node downstream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from decimal import localcontext
+
+from msgspec import Struct, field
 
 from streamform.errors import DataError
 from streamform.plan.nodes import AggregateSpec, Node, Plan, SinkSpec, SourceSpec
@@ -23,8 +24,7 @@ LATE = "late"
 """What quarantine says about a late event, in the place of a contract's name."""
 
 
-@dataclass(slots=True)
-class SourceCounts:
+class SourceCounts(Struct):
     """What happened to a source's events."""
 
     delivered: int = 0
@@ -32,8 +32,7 @@ class SourceCounts:
     quarantined: int = 0
 
 
-@dataclass(slots=True)
-class Drained:
+class Drained(Struct):
     """What came out since the last drain."""
 
     changes: dict[str, list[Change]] = field(default_factory=dict)

@@ -6,8 +6,10 @@ everything is computed again from the first event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import accumulate
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamform.diff.compare import compare
 from streamform.diff.match import Hints, match_nodes
@@ -24,8 +26,7 @@ from streamform.simulator.run import FixtureReport, RowsOf, Simulation, failed, 
 from streamform.values.rows import Row
 
 
-@dataclass(frozen=True, slots=True)
-class Revisions:
+class Revisions(Struct, frozen=True):
     """The project before and after."""
 
     before: Plan

@@ -6,10 +6,10 @@ What a pair is not listed for it does not meet, so each case is also the counter
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from streamform.diff.compare import compare
 from streamform.diff.deployment import DEPLOYMENT, DEPLOYMENT_BY_ID, compare_deployment, deployment_facts
