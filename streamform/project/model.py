@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
@@ -149,7 +150,7 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True):
     sinks: tuple[tuple[str, Endpoint], ...] = ()
 
 
-class Project(Struct, frozen=True, forbid_unknown_fields=True):
+class Project(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """Everything that was declared. Models and sources are sorted by name, targets keep their order."""
 
     root: str
@@ -163,15 +164,23 @@ class Project(Struct, frozen=True, forbid_unknown_fields=True):
 
     def model(self, name: str) -> Model | None:
         """The model of this name."""
-        return next((m for m in self.models if m.name == name), None)
+        return self._models.get(name)
 
     def source(self, name: str) -> Source | None:
         """The source of this name."""
-        return next((s for s in self.sources if s.name == name), None)
+        return self._sources.get(name)
 
     def target(self, name: str) -> Target | None:
         """The target of this name."""
         return next((t for t in self.targets if t.name == name), None)
+
+    @cached_property
+    def _models(self) -> dict[str, Model]:
+        return {model.name: model for model in self.models}
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        return {source.name: source for source in self.sources}
 
 
 def for_target(project: Project, target: Target) -> Project:
