@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from streamform.codes import listed, suggest
 from streamform.compiling import choose_target, chosen_models, compile, compile_for_target, load, without_errors
@@ -57,6 +59,7 @@ __all__ = [
 ]
 
 OnProgress = Callable[["Progress"], None]
+IdentityMode = Literal["conservative", "structural"]
 
 
 def _silent(event: Progress) -> None:
@@ -172,20 +175,24 @@ def plan(
     project_dir: Path,
     *,
     target: str | None = None,
-    against: Path | None = None,
+    against: str | None = None,
+    identity: IdentityMode | None = None,
     observe: bool = False,
     policy: Policy | None = None,
     requested_by: str | None = None,
 ) -> PlanResult:
     """Compare what runs with what the project describes; contacts nothing unless told to `observe`.
 
+    `against` names another running side: a file, `git:REF` or `target:NAME`. `identity` replaces the project's own mode.
     `policy` is what holds where the target declares none. With `requested_by` each plan that needs an approval is
     registered as waiting, asked for by them.
     Raises: ProjectError, UsageError, DocumentError when a side can't be read, Unreachable when what runs can't be observed.
     """
     compiled, chosen = compile_for_target(project_dir, target)
+    if identity is not None:
+        compiled = replace(compiled, project=replace(compiled.project, identity=identity))
     if against is not None:
-        return _plan_against(compiled, chosen, against)
+        return _plan_against(project_dir, compiled, chosen, against)
     from streamform.session import open_session
 
     with open_session(project_dir, compiled, chosen) as session:
@@ -196,24 +203,25 @@ def plan(
         return _plan_result(session, situation, effective)
 
 
-def _plan_against(compiled: Compiled, target: Target, against: Path) -> PlanResult:
+def _plan_against(project_dir: Path, compiled: Compiled, target: Target, against: str) -> PlanResult:
+    from streamform.against import read_running
     from streamform.diff.compare import compare
     from streamform.diff.match import hints_of
-    from streamform.diff.model import Side
-    from streamform.fixtures import read_text
+    from streamform.diff.proofs import Proofs
     from streamform.identity.manifest import build_manifest
-    from streamform.identity.read import parse_running
-    from streamform.identity.record import AppliedRecord
+    from streamform.identity.mapping import between
+    from streamform.identity.structure import structure_of
     from streamform.plan.usage import state_columns
 
-    running = parse_running(read_text(against), str(against))
-    side = None
-    if isinstance(running, AppliedRecord):
-        side = Side(running.manifest.application_digest, running.applied_at, running.streamform_version, running.jobs)
-        running = running.manifest
-    desired = build_manifest(compiled.plan)
-    diff = compare(running, desired, hints_of(compiled.project), state_columns=state_columns(compiled.plan), side=side)
-    return PlanResult(compiled.project.name, target.name, target.backend, str(against), diff)
+    running = read_running(project_dir, compiled.project, target, against)
+    hints = hints_of(compiled.project)
+    decides = compiled.project.identity == "structural"
+    proofs = Proofs(decides=decides, is_known=False)
+    if running.plan is not None:
+        proofs = Proofs(between(structure_of(running.plan), structure_of(compiled.plan), hints.models), decides)
+    columns = state_columns(compiled.plan)
+    diff = compare(running.manifest, build_manifest(compiled.plan), hints, state_columns=columns, side=running.side, proofs=proofs)
+    return PlanResult(compiled.project.name, target.name, target.backend, against, diff)
 
 
 # apply, run, stop

@@ -19,7 +19,7 @@ from streamform.errors import StateError, StoreError, UsageError
 from streamform.identity.manifest import build_manifest
 from streamform.lifecycle.deployed import Deployed, read_deployed
 from streamform.lifecycle.ports import Backend, DesiredUnit, Progress
-from streamform.lifecycle.situation import Situation, UnitPlan, assess
+from streamform.lifecycle.situation import PlanOf, Situation, UnitPlan, assess
 from streamform.lifecycle.store import FACTS_FILE, PROJECT_FILE, STATEMENTS_FILE, Store, artifact_digest
 from streamform.plan.units import unit_sources
 from streamform.results import ApprovalView, UnitOutcome
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.deploy_plan import DeployPlan
     from streamform.lifecycle.journal import Action, Attempt
     from streamform.plan.compiled import Compiled
+    from streamform.plan.nodes import Plan
     from streamform.project.model import Policy, Project, Target
 
 
@@ -62,7 +63,27 @@ class Session:
 
     def assess(self, *, observe: bool) -> Situation:
         """The situation of every unit."""
-        return assess(self.compiled, self.target, self.deployed(), self.backend, self.store.documents.describe(), observe=observe)
+        deployed, address = self.deployed(), self.store.documents.describe()
+        return assess(self.compiled, self.target, deployed, self.backend, address, plan_of=self.plan_of(deployed), observe=observe)
+
+    def plan_of(self, deployed: Deployed) -> PlanOf:
+        """How the typed plan of a running unit is found: compiled from the source text beside its artifact."""
+
+        def found(name: str) -> Plan | None:
+            entry = deployed.newest.get(name)
+            artifact = None if entry is None or entry.running is None else entry.running.artifact
+            return None if artifact is None else self.stored_plan(artifact)
+
+        return found
+
+    def stored_plan(self, artifact: str) -> Plan | None:
+        """The plan of an artifact; None where this release compiles its text to something else."""
+        from streamform.plan.compile import compile_project
+        from streamform.project.serialize import read_project_part
+
+        plan = compile_project(read_project_part(self.store.read_artifact(artifact, PROJECT_FILE))).plan
+        wanted = self.store.artifact_manifest(artifact).application_digest
+        return plan if build_manifest(plan).application_digest == wanted else None
 
     def holder(self, action: str, by: str) -> dict[str, Any]:
         """What the lock says about who holds it."""

@@ -168,7 +168,7 @@ def plan(arguments: Namespace) -> int:
     """Compare, and save the plan where a file is named."""
     if arguments.out is not None:
         return _save_plan(arguments)
-    result = api.plan(folder(arguments), target=arguments.target, against=Path(arguments.against) if arguments.against else None)
+    result = api.plan(folder(arguments), target=arguments.target, against=arguments.against, identity=arguments.identity)
     _show_plan(arguments, result)
     return 0 if result.diff.verdict.can_continue else 1
 
@@ -192,8 +192,9 @@ def _save_plan(arguments: Namespace) -> int:
     from streamform import saved_plan
     from streamform.render.deploy_plan import render_saved_plan, saved_plan_document
 
-    if arguments.against is not None:
-        raise UsageError("--out saves a plan for the target, and --against compares with a file", "leave one of them out")
+    if arguments.against is not None or arguments.identity is not None:
+        given = "--against" if arguments.against is not None else "--identity"
+        raise UsageError(f"--out saves what apply would do, and {given} looks at something else", "leave one of them out")
     saved = saved_plan.save_plan(folder(arguments), Path(arguments.out), target=arguments.target, by=user())
     _show_plan(arguments, saved.result, deploy_plan=saved_plan_document(saved))
     if arguments.format == "text" and not arguments.json:

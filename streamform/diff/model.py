@@ -58,9 +58,11 @@ class ChangeKind(Enum):
     KEYED_COMPATIBLE = "keyed-compatible"
     STATE_KIND_CHANGED = "state-kind-changed"
     CONTRACT_CHANGED = "contract-changed"
+    PROVED_UNCHANGED = "proved-unchanged"
 
 
 Change = Literal["added", "removed", "changed"]
+NoteKind = Literal["proved", "renamed", "unknown"]
 
 
 class FieldChange(Struct, frozen=True):
@@ -108,6 +110,16 @@ class DeploymentChange(Struct, frozen=True):
     classification: Classification
 
 
+class DiffNote(Struct, frozen=True):
+    """Something worth knowing that decides nothing."""
+
+    kind: NoteKind
+    subject: str
+    """A desired node or model."""
+    counterpart: str
+    rewrites: str = ""
+
+
 class Side(Struct, frozen=True):
     """One side of the comparison."""
 
@@ -126,6 +138,7 @@ class Diff(Struct, frozen=True, dict=True):
     models: tuple[ModelDiff, ...]
     warnings: tuple[str, ...] = ()
     deployment: tuple[DeploymentChange, ...] = ()
+    notes: tuple[DiffNote, ...] = ()
 
     @property
     def changed_nodes(self) -> list[NodeDiff]:
@@ -150,7 +163,9 @@ class Diff(Struct, frozen=True, dict=True):
         found = {place: m for name in models | gone for place, m in self.by_name.get(name, ())}
         kept = tuple(m for _, m in sorted(found.items()) if m.name in (gone if m.change == "removed" else models))
         verdict = most_severe([m.verdict for m in kept] + [c.classification for c in deployment])
-        return Diff(self.running, self.desired, verdict, kept, self.warnings, deployment)
+        shown = {node.id for model in kept for node in model.nodes} | models
+        notes = tuple(note for note in self.notes if note.subject in shown)
+        return Diff(self.running, self.desired, verdict, kept, self.warnings, deployment, notes)
 
 
 def most_severe(values: list[Classification]) -> Classification:

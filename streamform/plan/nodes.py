@@ -6,7 +6,7 @@ the canonical text of the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -220,6 +220,14 @@ class Plan(Struct, frozen=True, dict=True):
             seen.add(node.id)
         for model in self.models:
             assert self.by_id[model.output].kind == "sink", f"{model.output} is not a sink"
+
+
+def joined(plans: Sequence[Plan]) -> Plan:
+    """Several plans that read nothing of each other as one."""
+    if len(plans) == 1:
+        return plans[0]
+    models, nodes = (m for plan in plans for m in plan.models), (n for plan in plans for n in plan.nodes)
+    return Plan(plans[0].application, tuple(models), tuple(nodes))
 
 
 def node_id(model: str, kind: str, ordinal: int) -> str:

@@ -86,6 +86,7 @@ def _project(files: ProjectFiles, doc: d.ProjectDocument, sources: d.SourcesDocu
         tuple(sorted(models, key=lambda model: model.name)),
         d.to_sources(sources) if sources else (),
         tuple(d.to_target(name, target, doc.groups) for name, target in (doc.targets or {}).items()),
+        doc.identity,
         doc.emit_unchanged,
     )
 

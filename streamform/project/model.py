@@ -159,6 +159,8 @@ class Project(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     models: tuple[Model, ...] = ()
     sources: tuple[Source, ...] = ()
     targets: tuple[Target, ...] = ()
+    identity: Literal["conservative", "structural"] = "conservative"
+    """What the plan diff goes by: places alone, or also what is computed."""
     emit_unchanged: bool = True
     """Whether fixtures list updates that change nothing; concerns their comparison alone."""
 

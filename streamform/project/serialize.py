@@ -1,6 +1,6 @@
 """A part of a project as JSON and back: the source text that is kept beside an artifact.
 
-Targets are left out: addresses and references to secrets are no part of what was deployed.
+Targets are left out: addresses and references to secrets are no part of what was deployed. So is how a diff is made.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def project_part(project: Project, models: set[str], sources: set[str]) -> dict[
     part = replace(
         project,
         root=".",
+        identity="conservative",
         targets=(),
         models=tuple(m for m in project.models if m.name in models),
         sources=tuple(s for s in project.sources if s.name in sources),

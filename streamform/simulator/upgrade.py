@@ -6,15 +6,20 @@ everything is computed again from the first event.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import accumulate
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from streamform.diff.carry import can_carry
 from streamform.diff.compare import compare
 from streamform.diff.match import Hints, match_nodes
+from streamform.diff.proofs import Proofs
 from streamform.errors import DataError
 from streamform.identity.manifest import build_manifest
+from streamform.identity.mapping import between
+from streamform.identity.structure import structure_of
 from streamform.plan.nodes import Node, Plan, SourceSpec
 from streamform.plan.usage import state_columns
 from streamform.runtime.dataflow import Dataflow, Drained
@@ -32,6 +37,8 @@ class Revisions(Struct, frozen=True):
     before: Plan
     after: Plan
     hints: Hints
+    is_structural: bool = False
+    """Whether the diff goes by structural identity."""
 
 
 def run_upgrade(fixture: Fixture, revisions: Revisions, *, emit_unchanged: bool = True, rows_of: RowsOf = no_files) -> FixtureReport:
@@ -57,9 +64,12 @@ class _Upgrade:
         self.fixture, self.emit_unchanged, self.rows_of = fixture, emit_unchanged, rows_of
         self.before, self.after = upstream_part(revisions.before, model), upstream_part(revisions.after, fixture.model)
         running, desired = build_manifest(self.before), build_manifest(self.after)
-        diff = compare(running, desired, revisions.hints, state_columns=state_columns(self.after))
-        self.verdict, self.continues = diff.verdict.text, diff.verdict.can_continue
-        self.carry = match_nodes(running, desired, revisions.hints).nodes
+        mapping = between(structure_of(self.before), structure_of(self.after), revisions.hints.models)
+        proofs = Proofs(mapping, decides=revisions.is_structural)
+        diff = compare(running, desired, revisions.hints, state_columns=state_columns(self.after), proofs=proofs)
+        self.verdict, self.continues = diff.verdict.text, can_carry(diff, self.after)
+        self.carry = match_nodes(running, desired, revisions.hints, proofs.counterparts).nodes
+        self.slots = mapping.slots if proofs.decides else {}
         self.old_fixture = replace(fixture, model=model)
 
     def run(self) -> FixtureReport:
@@ -100,7 +110,7 @@ class _Upgrade:
         operator = None if was is None else old.operators.get(was)
         if was is None or not isinstance(operator, AggregateOperator | Windowed):
             return store
-        order = slot_order(self.before, self.before.by_id[was], self.after, node)
+        order = slot_order((self.before, self.before.by_id[was]), (self.after, node), self.slots.get(node.id, {}))
         assert isinstance(operator.store, MemoryStore)
         for key, entry in operator.store.live.items():
             store.live[key] = [entry[place] for place in order]
@@ -127,13 +137,18 @@ class _Upgrade:
         return simulation.report()
 
 
-def slot_order(before: Plan, running: Node, after: Plan, desired: Node) -> list[int]:
-    """Where each slot of a desired entry stands in the running entry. Raises: FixtureError when one was never stored."""
-    old = entry_layout(running, before.inputs_of(running)[0])
+def slot_order(before: tuple[Plan, Node], after: tuple[Plan, Node], renamed: Mapping[str, str]) -> list[int]:
+    """Where each slot of a desired entry stands in the running entry; `renamed` says what an accumulator was called.
+
+    Raises: FixtureError when one was never stored.
+    """
+    (old_plan, running), (new_plan, desired) = before, after
+    old = entry_layout(running, old_plan.inputs_of(running)[0])
     starts = dict(zip((name for name, _ in old), accumulate((slots for _, slots in old), initial=0), strict=False))
     slots_before = dict(old)
     order: list[int] = []
-    for name, slots in entry_layout(desired, after.inputs_of(desired)[0]):
+    for name, slots in entry_layout(desired, new_plan.inputs_of(desired)[0]):
+        name = renamed.get(name, name)
         if slots_before.get(name) != slots:
             raise FixtureError(f"the state of {running.id} holds no {name}, which {desired.id} needs")
         order.extend(range(starts[name], starts[name] + slots))
