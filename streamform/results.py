@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.ports import Observation
     from streamform.lifecycle.situation import Situation, UnitPlan
     from streamform.project.model import Project
+    from streamform.simulator.counterexample import Counterexample
     from streamform.simulator.coverage import ModelCoverage
     from streamform.simulator.fixture import Fixture
     from streamform.simulator.run import FixtureReport
@@ -71,6 +72,8 @@ class PlanResult(Struct, frozen=True, dict=True):
     situation: Situation | None = None
     approvals: Mapping[str, ApprovalView] = field(default_factory=dict)
     """By unit."""
+    counterexamples: tuple[Counterexample, ...] | None = None
+    """What a search for histories that show the difference found; None where none was asked for."""
 
 
 class SavedPlan(Struct, frozen=True, dict=True):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streamform.plan.compiled import Compiled
     from streamform.plan.nodes import Plan
     from streamform.project.model import Policy, Project, Target
+    from streamform.simulator.counterexample import Counterexample
 
 
 def open_store(project_dir: Path, target: Target) -> Store:
@@ -84,6 +85,27 @@ class Session:
         plan = compile_project(read_project_part(self.store.read_artifact(artifact, PROJECT_FILE))).plan
         wanted = self.store.artifact_manifest(artifact).application_digest
         return plan if build_manifest(plan).application_digest == wanted else None
+
+    def counterexamples(self, situation: Situation) -> tuple[Counterexample, ...]:
+        """Searches over every unit whose running plan is known."""
+        from streamform.diff.match import hints_of
+        from streamform.identity.mapping import between
+        from streamform.identity.structure import structure_of
+        from streamform.plan.nodes import joined
+        from streamform.simulator.carry import Carry
+        from streamform.simulator.counterexample import find_counterexamples
+
+        plan_of = self.plan_of(self.deployed())
+        found: list[Counterexample] = []
+        for unit in situation.units:
+            running = [*(() if unit.running is None else (unit.running,)), *unit.replaced]
+            plans = [plan for plan in (plan_of(other.name) for other in running) if plan is not None]
+            if unit.unit is not None and plans and len(plans) == len(running):
+                before, after = joined(plans), unit.unit.plan
+                mapping = between(structure_of(before), structure_of(after), hints_of(self.project).models)
+                carry = Carry(before, after, {**unit.carry, **mapping.streams}, mapping.slots, forced=True)
+                found += find_counterexamples(unit.diff, carry)
+        return tuple(found)
 
     def holder(self, action: str, by: str) -> dict[str, Any]:
         """What the lock says about who holds it."""

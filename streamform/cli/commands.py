@@ -168,7 +168,13 @@ def plan(arguments: Namespace) -> int:
     """Compare, and save the plan where a file is named."""
     if arguments.out is not None:
         return _save_plan(arguments)
-    result = api.plan(folder(arguments), target=arguments.target, against=arguments.against, identity=arguments.identity)
+    result = api.plan(
+        folder(arguments),
+        target=arguments.target,
+        against=arguments.against,
+        identity=arguments.identity,
+        counterexamples=arguments.counterexample,
+    )
     _show_plan(arguments, result)
     return 0 if result.diff.verdict.can_continue else 1
 
@@ -179,6 +185,10 @@ def _show_plan(arguments: Namespace, result: PlanResult, **more: Any) -> None:
         from streamform.render.diff import diff_document
         from streamform.render.stages import units_document
 
+        if result.counterexamples is not None:
+            from streamform.render.counterexample import counterexamples_document
+
+            more["counterexamples"] = counterexamples_document(result.counterexamples)
         show(diff_document(result.diff, result.target) | {"units": units_document(result)} | more)
     elif arguments.format == "markdown":
         from streamform.render.diff import diff_markdown
@@ -203,11 +213,16 @@ def _save_plan(arguments: Namespace) -> int:
 
 
 def plan_text(result: PlanResult) -> str:
-    """The diff, the note about Flink, and what apply would do."""
+    """The diff, the note about Flink, what apply would do, and counterexamples where they were asked for."""
     from streamform.render.diff import render_diff
     from streamform.render.stages import plan_notes, render_stages
 
-    return render_diff(result.diff, result.project, result.against) + plan_notes(result) + render_stages(result)
+    shown = render_diff(result.diff, result.project, result.against) + plan_notes(result) + render_stages(result)
+    if result.counterexamples is None:
+        return shown
+    from streamform.render.counterexample import render_counterexamples
+
+    return shown + render_counterexamples(result.counterexamples)
 
 
 def build(arguments: Namespace) -> int:

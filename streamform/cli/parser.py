@@ -116,6 +116,11 @@ COMMANDS: tuple[Command, ...] = (
                 "what the diff goes by, instead of what streamform.yml says",
                 {"choices": ("conservative", "structural")},
             ),
+            Option(
+                ("--counterexample",),
+                "show the smallest history on which going on from the old state differs from a fresh run",
+                {"action": "store_true"},
+            ),
             Option(("--out",), "look at the target, save the plan for apply --plan, register what needs an approval", {"metavar": "FILE"}),
             Option(("--format",), "text, json or markdown", {"choices": ("text", "json", "markdown"), "default": "text"}),
         ),

@@ -165,6 +165,7 @@ def diff_schema() -> Schema:
             "notes": Maybe(list_of(DIFF_NOTE)),
             "deployment": Maybe(list_of(DEPLOYMENT_CHANGE)),
             "units": Maybe(list_of(UNIT)),
+            "counterexamples": Maybe(list_of(ANY_OBJECT)),
             "deploy_plan": Maybe(WRITTEN_PLAN),
         },
     )
