@@ -14,7 +14,7 @@ from streamform.results import PendingView, StatusResult
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import DecisionWord, PendingPlan
     from streamform.lifecycle.journal import Attempt
-    from streamform.project.model import Policy, Target
+    from streamform.project.model import Policy, Project, Target
 
 
 def strict_policy() -> Policy:
@@ -28,8 +28,9 @@ def approvals(project_dir: Path, *, target: str | None = None, policy: Policy | 
     """Every registered plan of a target, oldest first; the target's name beside them."""
     from streamform.session import open_store, with_consumption
 
-    chosen = choose_target(load(project_dir).project, target)
-    store = open_store(project_dir, chosen)
+    project = load(project_dir).project
+    chosen = choose_target(project, target)
+    store = open_store(project_dir, project, chosen)
     plans = [found for plan_ in store.pending() if (found := with_consumption(store, plan_)) is not None]
     return chosen.name, [_pending_view(plan_, chosen, policy) for plan_ in plans]
 
@@ -64,22 +65,23 @@ def decide(
 
     project = load(project_dir).project
     targets = [choose_target(project, target)] if target is not None else list(project.targets)
-    found = [_find_pending(project_dir, targets, plan_id) for plan_id in dict.fromkeys(plan_ids)]
+    found = [_find_pending(project_dir, project, targets, plan_id) for plan_id in dict.fromkeys(plan_ids)]
     for plan_, _ in found:
         check_decision(plan_, decision, reason, acknowledge)
     views: list[PendingView] = []
     for plan_, owner in found:
         entry = DecisionEntry(decision, by, SystemClock().now_ms(), reason, verified)
-        written = open_store(project_dir, owner).write_pending(replace(plan_, decisions=(*plan_.decisions, entry)), replaces=plan_)
+        store = open_store(project_dir, project, owner)
+        written = store.write_pending(replace(plan_, decisions=(*plan_.decisions, entry)), replaces=plan_)
         views.append(_pending_view(written, owner, None))
     return views
 
 
-def _find_pending(project_dir: Path, targets: Sequence[Target], plan_id: str) -> tuple[PendingPlan, Target]:
+def _find_pending(project_dir: Path, project: Project, targets: Sequence[Target], plan_id: str) -> tuple[PendingPlan, Target]:
     from streamform.session import open_store, with_consumption
 
     for target in targets:
-        store = open_store(project_dir, target)
+        store = open_store(project_dir, project, target)
         plan_ = with_consumption(store, store.pending_plan(plan_id))
         if plan_ is not None:
             return plan_, target
@@ -93,8 +95,9 @@ def history(project_dir: Path, *, target: str | None = None) -> tuple[str, list[
     """Every journal entry of a target in order of time; the target's name beside them."""
     from streamform.session import open_store
 
-    chosen = choose_target(load(project_dir).project, target)
-    store = open_store(project_dir, chosen)
+    project = load(project_dir).project
+    chosen = choose_target(project, target)
+    store = open_store(project_dir, project, chosen)
     entries = [entry for unit in store.units() for entry in store.attempts(unit)]
     return chosen.name, sorted(entries, key=lambda e: (e.started_at_ms, e.unit, e.sequence))
 
