@@ -1,4 +1,4 @@
-"""Decisions about pending plans, and what is known of a target. Part of the facade; see api.py."""
+"""Decisions about pending plans, what is known of a target, and its lock. Part of the facade; see api.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamform.compiling import choose_target, compile_for_target, load
-from streamform.errors import Unreachable, UsageError
-from streamform.results import PendingView, StatusResult
+from streamform.errors import Refused, Unreachable, UsageError
+from streamform.results import PendingView, StatusResult, UnlockResult
 
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import DecisionWord, PendingPlan
@@ -86,6 +86,31 @@ def _find_pending(project_dir: Path, project: Project, targets: Sequence[Target]
         if plan_ is not None:
             return plan_, target
     raise UsageError(f"no plan `{plan_id}` is registered", "a blocked `streamform apply` registers one; `streamform approvals` lists them")
+
+
+# the lock
+
+
+def unlock(project_dir: Path, *, target: str | None = None, force: bool = False) -> UnlockResult:
+    """Free a target's lock: one whose holder surely ended, or, with `force`, any.
+
+    Raises: Refused naming the holder when it may be alive, StoreError when the lock can't be freed.
+    """
+    from streamform.adapters.lock import is_gone
+    from streamform.session import open_store
+
+    project = load(project_dir).project
+    chosen = choose_target(project, target)
+    store = open_store(project_dir, project, chosen)
+    holder = store.lock_holder()
+    if holder is None:
+        return UnlockResult(chosen.name, None)
+    forced = not is_gone(holder)
+    if forced and not force:
+        message = f"the lock of target `{chosen.name}` is held by {holder.shown()}, which may still be alive"
+        raise Refused(message, "wait until it is done; where you know that it ended, add --force")
+    store.free_lock()
+    return UnlockResult(chosen.name, holder, forced)
 
 
 # history and status

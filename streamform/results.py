@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.apply import UnitResult
     from streamform.lifecycle.approval import PendingPlan, Status
     from streamform.lifecycle.deployed import Deployed
+    from streamform.lifecycle.lock import LockHolder
     from streamform.lifecycle.ports import Observation
     from streamform.lifecycle.situation import Situation, UnitPlan
     from streamform.project.model import Project
@@ -135,6 +136,15 @@ class PendingView:
     plan: PendingPlan
     status: Status
     expires_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnlockResult:
+    """Who held a target's lock, None for nobody. Whoever held it does so no more."""
+
+    target: str
+    holder: LockHolder | None
+    was_forced: bool = False
 
 
 @dataclass(frozen=True)
