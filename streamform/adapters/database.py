@@ -20,7 +20,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from streamform.adapters.environment import referenced, resolve
+from streamform.adapters.environment import resolve
 from streamform.errors import StoreError
 from streamform.project.store_address import SECRET_OPTIONS, DatabaseAddress
 
@@ -62,8 +62,7 @@ class Database:
 
     def __init__(self, address: DatabaseAddress, project_dir: Path) -> None:
         self.kind = address.kind
-        values = [address.user, address.password, address.host, address.port, address.database, *(v for _, v in address.options)]
-        self.secrets = {os.environ[name] for name in referenced(values) if name in os.environ}
+        self.secrets: set[str] = set()
         if address.kind == "sqlite":
             self.path = Path(os.path.normpath((project_dir / _value(address.database)).absolute()))
             self.url = URL.create(DRIVERS["sqlite"], database=str(self.path))
@@ -112,7 +111,7 @@ class Database:
         for value in sorted(self.secrets, key=len, reverse=True):
             if len(value) >= MIN_SECRET:
                 text = text.replace(value, "***")
-        return text.rstrip(".")
+        return (text[:1].lower() if text[1:2].islower() else text[:1]) + text[1:].rstrip(".")
 
 
 def _value(part: str) -> str:
@@ -139,8 +138,8 @@ def _server(address: DatabaseAddress) -> tuple[URL, str]:
         database=database,
         query={name: tuple(values) if len(values) > 1 else values[0] for name, values in options.items()},
     )
-    hosts = host or ",".join(given.get("host", []))
-    return url, f"postgresql://{quote(hosts, safe=':,[]/')}:{port or 5432}/{quote(database, safe='')}"
+    hosts, ports = host or ",".join(given.get("host", [])), port or ",".join(given.get("port", ["5432"]))
+    return url, f"postgresql://{quote(hosts, safe=':,[]/')}:{ports}/{quote(database, safe='')}"
 
 
 @cache
