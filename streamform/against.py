@@ -68,7 +68,7 @@ def _other_target(project_dir: Path, project: Project, name: str) -> RunningSide
     from streamform.session import open_store
 
     other = choose_target(project, name)
-    deployed = read_deployed(open_store(project_dir, other))
+    deployed = read_deployed(open_store(project_dir, project, other))
     if deployed.record is None:
         raise UsageError(f"nothing is applied to target `{name}`", "apply to it first, or compare with a file or a git revision")
     return _recorded(deployed.record)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from streamform.codes import listed, suggest
 from streamform.compiling import choose_target, chosen_models, compile, compile_for_target, load, without_errors
 from streamform.errors import ProjectError, Refused, UsageError
-from streamform.operations import approvals, decide, history, status, strict_policy
+from streamform.operations import approvals, decide, history, status, strict_policy, unlock
 from streamform.results import ApplyResult, BuildResult, CheckReport, PlanResult, RecordChange, TestReport
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ __all__ = [
     "stop",
     "strict_policy",
     "test",
+    "unlock",
 ]
 
 OnProgress = Callable[["Progress"], None]

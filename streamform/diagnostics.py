@@ -6,6 +6,7 @@ first stage that has errors. Codes are stable (SFnnn) and never reused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -13,6 +14,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from streamform.errors import ProjectError
+
+_PASSWORD = re.compile(
+    r"(?P<before>://[^:@/\s'\"]*:|[?&][a-z]*password=)(?!\$\{\w+\}(?:[@&'\"}\s]|$))(?P<password>(?<==)[^&#\s'\"}]+|(?<=:)[^\s'\"]+(?=@))"
+)
 
 Severity = Literal["error", "warning", "note"]
 
@@ -70,9 +75,14 @@ class Diagnostics(Struct):
 
 
 def with_excerpt(diagnostic: Diagnostic, text: str) -> Diagnostic:
-    """The diagnostic with the line of `text` that it points at."""
+    """The diagnostic with the line of `text` that it points at; a password in it is replaced by as many stars."""
     where = diagnostic.where
     lines = text.split("\n")
     if where is None or not 0 < where.line <= len(lines):
         return diagnostic
-    return replace(diagnostic, excerpt=lines[where.line - 1].rstrip("\r"))
+    return replace(diagnostic, excerpt=without_passwords(lines[where.line - 1].rstrip("\r")))
+
+
+def without_passwords(line: str) -> str:
+    """A line whose URLs show no password; references to the environment stay."""
+    return _PASSWORD.sub(lambda found: found["before"] + "*" * len(found["password"]), line)

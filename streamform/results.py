@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.apply import UnitResult
     from streamform.lifecycle.approval import PendingPlan, Status
     from streamform.lifecycle.deployed import Deployed
+    from streamform.lifecycle.lock import LockHolder
     from streamform.lifecycle.ports import Observation
     from streamform.lifecycle.situation import Situation, UnitPlan
     from streamform.project.model import Project
@@ -130,6 +131,14 @@ class PendingView(Struct, frozen=True):
     plan: PendingPlan
     status: Status
     expires_at_ms: int | None
+
+
+class UnlockResult(Struct, frozen=True):
+    """Who held a target's lock, None for nobody. Whoever held it does so no more."""
+
+    target: str
+    holder: LockHolder | None
+    was_forced: bool = False
 
 
 class StatusResult(Struct, frozen=True, dict=True):

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from streamform.simulator.counterexample import Counterexample
 
 
-def open_store(project_dir: Path, target: Target) -> Store:
+def open_store(project_dir: Path, project: Project, target: Target) -> Store:
     """What is written down about a target. Its address is the same wherever the command is given, because plan ids hold it."""
-    return Store(open_documents(project_dir.resolve(), target), target.name)
+    return Store(open_documents(project_dir.resolve(), project.name, target), target.name)
 
 
 class Session:
@@ -45,7 +45,7 @@ class Session:
 
     def __init__(self, project_dir: Path, compiled: Compiled, target: Target) -> None:
         self.compiled, self.target = compiled, target
-        self.store = open_store(project_dir, target)
+        self.store = open_store(project_dir, compiled.project, target)
         self.backend: Backend = open_backend(project_dir, compiled.project, target)
         self.clock = SystemClock()
 

@@ -443,7 +443,7 @@ def test_no_table_has_an_id_twice() -> None:
 # start
 
 
-HEAVY = ("dagster", "sqlglot", "requests", "confluent_kafka", "pydantic", "yaml", "sqlite3")
+HEAVY = ("dagster", "sqlalchemy", "psycopg", "sqlglot", "requests", "confluent_kafka", "pydantic", "yaml", "sqlite3")
 
 
 def loaded_after(code: str, tmp_path: Path, **env: str) -> list[str]:

@@ -355,6 +355,15 @@ def _decide(arguments: Namespace, decision: DecisionWord, acknowledge: str | Non
     return 0
 
 
+def unlock(arguments: Namespace) -> int:
+    """Free a lock."""
+    from streamform.render.lifecycle import render_unlock, unlock_document
+
+    result = api.unlock(folder(arguments), target=arguments.target, force=arguments.force)
+    show(unlock_document(result)) if arguments.json else write(render_unlock(result))
+    return 0
+
+
 def schema(arguments: Namespace) -> int:
     """Print a JSON Schema."""
     from streamform.render.schema import documents_document, render_documents, schema_document

@@ -197,6 +197,14 @@ COMMANDS: tuple[Command, ...] = (
         target=True,
     ),
     Command(
+        "unlock",
+        "unlock",
+        "show who holds a target's lock, and free it when its process is gone",
+        (Option(("--force",), "free it even if its process may be alive; what that process does next is lost", {"action": "store_true"}),),
+        ("streamform unlock --target prod",),
+        target=True,
+    ),
+    Command(
         "schema",
         "schema",
         "print the JSON Schema of a document, or list the documents",

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from streamform.backends.base import Capabilities
 from streamform.identity.manifest import Manifest
+from streamform.lifecycle.lock import LockHolder
 from streamform.lifecycle.stages import Observed, Stage
 from streamform.plan.nodes import Plan
 from streamform.project.model import Project, Target
@@ -43,6 +44,12 @@ class Documents(Protocol):
 
     def lock(self, name: str, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Hold a lock for as long as this process lives. Raises: LockHeld naming who holds it."""
+
+    def lock_holder(self, name: str) -> LockHolder | None:
+        """Who holds a lock now, None for nobody."""
+
+    def free_lock(self, name: str) -> None:
+        """Take a lock away from its holder, who can write nothing more while it believes to hold it."""
 
     def describe(self) -> str:
         """The store's address without credentials."""
