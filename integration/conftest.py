@@ -16,8 +16,10 @@ import pytest
 import requests
 from confluent_kafka.admin import AdminClient
 
+from integration.requirement import require
 from integration.shop import Shop, make_shop
 from integration.stack import PARTS, SqlGateway, Stack, missing_parts, runs, topics
+from integration.stack.postgres import Postgres, missing_postgres, running_postgres
 from integration.stack.topics import Isolation, TopicRecord
 
 
@@ -53,12 +55,7 @@ class PrivateGateway(Protocol):
 
 def require_parts(parts: Iterable[str] = PARTS) -> None:
     """Skip the test where these parts can't run, or fail it where they must."""
-    missing = missing_parts(parts)
-    if missing:
-        text = "; ".join(missing)
-        if os.environ.get("STREAMFORM_REQUIRE_STACK") == "1":
-            pytest.fail(text, pytrace=False)
-        pytest.skip(text)
+    require(missing_parts(parts))
 
 
 @pytest.fixture(scope="session")
@@ -154,3 +151,11 @@ def private_gateway(stack: Stack) -> Iterator[PrivateGateway]:
     yield start
     for gateway in started:
         gateway.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server of this run; a test takes a database of its own."""
+    require(missing_postgres())
+    with running_postgres() as server:
+        yield server

@@ -789,6 +789,22 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "{expected}",
         "A policy that can't be met would block for ever, so it is refused.",
     ),
+    (
+        "SF515",
+        "error",
+        "store address",
+        "target `{target}`: `store` is {url}, {cause}",
+        "write {example}",
+        "A store is a folder, or a database named by a URL.",
+    ),
+    (
+        "SF516",
+        "error",
+        "password written out",
+        "target `{target}`: `store` is {url}, {cause}",
+        "write ${{NAME}} in its place, and set NAME in the environment",
+        "Secrets are references to the environment. They stand in no file of the project.",
+    ),
     # hints
     (
         "SF601",

@@ -6,17 +6,23 @@ first stage that has errors. Codes are stable (SFnnn) and never reused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from streamform.errors import ProjectError
+
+_PASSWORD = re.compile(
+    r"(?P<before>://[^:@/\s'\"]*:|[?&][a-z]*password=)(?!\$\{\w+\}(?:[@&'\"}\s]|$))(?P<password>(?<==)[^&#\s'\"}]+|(?<=:)[^\s'\"]+(?=@))"
+)
 
 Severity = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A place in a file. `line` and `column` start at 1; 0 means the whole file. `length` is in characters."""
 
     file: str
@@ -28,8 +34,7 @@ class Location:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One problem. `path` is the document or file it is about, as reports show it."""
 
     code: str
@@ -43,8 +48,7 @@ class Diagnostic:
     """The source line that `where` points into, for the caret."""
 
 
-@dataclass(slots=True)
-class Diagnostics:
+class Diagnostics(Struct):
     """Collects problems in the order they are found."""
 
     items: list[Diagnostic] = field(default_factory=list)
@@ -71,9 +75,14 @@ class Diagnostics:
 
 
 def with_excerpt(diagnostic: Diagnostic, text: str) -> Diagnostic:
-    """The diagnostic with the line of `text` that it points at."""
+    """The diagnostic with the line of `text` that it points at; a password in it is replaced by as many stars."""
     where = diagnostic.where
     lines = text.split("\n")
     if where is None or not 0 < where.line <= len(lines):
         return diagnostic
-    return replace(diagnostic, excerpt=lines[where.line - 1].rstrip("\r"))
+    return replace(diagnostic, excerpt=without_passwords(lines[where.line - 1].rstrip("\r")))
+
+
+def without_passwords(line: str) -> str:
+    """A line whose URLs show no password; references to the environment stay."""
+    return _PASSWORD.sub(lambda found: found["before"] + "*" * len(found["password"]), line)

@@ -1,20 +1,21 @@
-"""Decisions about pending plans, and what is known of a target. Part of the facade; see api.py."""
+"""Decisions about pending plans, what is known of a target, and its lock. Part of the facade; see api.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from streamform.compiling import choose_target, compile_for_target, load
-from streamform.errors import Unreachable, UsageError
-from streamform.results import PendingView, StatusResult
+from streamform.errors import Refused, Unreachable, UsageError
+from streamform.results import PendingView, StatusResult, UnlockResult
 
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import DecisionWord, PendingPlan
     from streamform.lifecycle.journal import Attempt
-    from streamform.project.model import Policy, Target
+    from streamform.project.model import Policy, Project, Target
 
 
 def strict_policy() -> Policy:
@@ -28,8 +29,9 @@ def approvals(project_dir: Path, *, target: str | None = None, policy: Policy | 
     """Every registered plan of a target, oldest first; the target's name beside them."""
     from streamform.session import open_store, with_consumption
 
-    chosen = choose_target(load(project_dir).project, target)
-    store = open_store(project_dir, chosen)
+    project = load(project_dir).project
+    chosen = choose_target(project, target)
+    store = open_store(project_dir, project, chosen)
     plans = [found for plan_ in store.pending() if (found := with_consumption(store, plan_)) is not None]
     return chosen.name, [_pending_view(plan_, chosen, policy) for plan_ in plans]
 
@@ -64,26 +66,52 @@ def decide(
 
     project = load(project_dir).project
     targets = [choose_target(project, target)] if target is not None else list(project.targets)
-    found = [_find_pending(project_dir, targets, plan_id) for plan_id in dict.fromkeys(plan_ids)]
+    found = [_find_pending(project_dir, project, targets, plan_id) for plan_id in dict.fromkeys(plan_ids)]
     for plan_, _ in found:
         check_decision(plan_, decision, reason, acknowledge)
     views: list[PendingView] = []
     for plan_, owner in found:
         entry = DecisionEntry(decision, by, SystemClock().now_ms(), reason, verified)
-        written = open_store(project_dir, owner).write_pending(replace(plan_, decisions=(*plan_.decisions, entry)), replaces=plan_)
+        store = open_store(project_dir, project, owner)
+        written = store.write_pending(replace(plan_, decisions=(*plan_.decisions, entry)), replaces=plan_)
         views.append(_pending_view(written, owner, None))
     return views
 
 
-def _find_pending(project_dir: Path, targets: Sequence[Target], plan_id: str) -> tuple[PendingPlan, Target]:
+def _find_pending(project_dir: Path, project: Project, targets: Sequence[Target], plan_id: str) -> tuple[PendingPlan, Target]:
     from streamform.session import open_store, with_consumption
 
     for target in targets:
-        store = open_store(project_dir, target)
+        store = open_store(project_dir, project, target)
         plan_ = with_consumption(store, store.pending_plan(plan_id))
         if plan_ is not None:
             return plan_, target
     raise UsageError(f"no plan `{plan_id}` is registered", "a blocked `streamform apply` registers one; `streamform approvals` lists them")
+
+
+# the lock
+
+
+def unlock(project_dir: Path, *, target: str | None = None, force: bool = False) -> UnlockResult:
+    """Free a target's lock: one whose holder surely ended, or, with `force`, any.
+
+    Raises: Refused naming the holder when it may be alive, StoreError when the lock can't be freed.
+    """
+    from streamform.adapters.lock import is_gone
+    from streamform.session import open_store
+
+    project = load(project_dir).project
+    chosen = choose_target(project, target)
+    store = open_store(project_dir, project, chosen)
+    holder = store.lock_holder()
+    if holder is None:
+        return UnlockResult(chosen.name, None)
+    forced = not is_gone(holder)
+    if forced and not force:
+        message = f"the lock of target `{chosen.name}` is held by {holder.shown()}, which may still be alive"
+        raise Refused(message, "wait until it is done; where you know that it ended, add --force")
+    store.free_lock()
+    return UnlockResult(chosen.name, holder, forced)
 
 
 # history and status
@@ -93,8 +121,9 @@ def history(project_dir: Path, *, target: str | None = None) -> tuple[str, list[
     """Every journal entry of a target in order of time; the target's name beside them."""
     from streamform.session import open_store
 
-    chosen = choose_target(load(project_dir).project, target)
-    store = open_store(project_dir, chosen)
+    project = load(project_dir).project
+    chosen = choose_target(project, target)
+    store = open_store(project_dir, project, chosen)
     entries = [entry for unit in store.units() for entry in store.attempts(unit)]
     return chosen.name, sorted(entries, key=lambda e: (e.started_at_ms, e.unit, e.sequence))
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamform import api
 from streamform.codes import CODES
-from streamform.diagnostics import Diagnostic
+from streamform.diagnostics import Diagnostic, without_passwords
 from tests.conftest import ProjectBuilder, ProjectFolder
 
 Files = Mapping[str, str | bytes | None]
@@ -193,6 +193,8 @@ CASES = (
     Case("SF512", "streamform.yml:1:7", {"streamform.yml": "name: ' '\nversion: 1\n"}),
     Case("SF513", "streamform.yml:3:51", {"streamform.yml": target("backend: embedded, sources: {order: {connector: file}}")}),
     Case("SF514", "streamform.yml:3:55", {"streamform.yml": target("backend: embedded, approvals: {expires: 0s}")}),
+    Case("SF515", "streamform.yml:3:41", {"streamform.yml": target("backend: embedded, store: 'mysql://h/db'")}),
+    Case("SF516", "streamform.yml:3:41", {"streamform.yml": target("backend: embedded, store: 'postgresql://me:pw@h/db'")}),
     # hints
     Case("SF601", "streamform.yml:3:33", {"streamform.yml": model("nodes: {aggregate: {was: 'm::aggregate::1'}}")}),
     Case("SF602", "streamform.yml:3:32", {"streamform.yml": model("nodes: {source.0: {was: m}}")}),
@@ -248,8 +250,23 @@ def test_a_place_within_a_file_comes_with_its_line(project: ProjectBuilder, case
     for found in reported(folder):
         if found.where is not None and found.where.line:
             line = (folder.root / found.where.file).read_text("utf-8").split("\n")[found.where.line - 1]
-            assert found.excerpt == line
+            assert found.excerpt == without_passwords(line)
             assert found.where.column <= len(line) + 1
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("store: 'postgresql://me:pw@h/db'", "store: 'postgresql://me:**@h/db'"),
+        ("store: postgresql://me:p:@w@h/db # x", "store: postgresql://me:****@h/db # x"),
+        ("{store: postgresql://me:${PW}@h/db}", "{store: postgresql://me:${PW}@h/db}"),
+        ("store: postgresql://me:${PW}x@h/db", "store: postgresql://me:******@h/db"),
+        ("store: 'postgresql://h/db?sslpassword=pw&password=${PW}'", "store: 'postgresql://h/db?sslpassword=**&password=${PW}'"),
+        ("gateway: http://localhost:8083 # ask ann@h", "gateway: http://localhost:8083 # ask ann@h"),
+    ],
+)
+def test_a_line_is_shown_without_passwords(written: str, shown: str) -> None:
+    assert without_passwords(written) == shown
 
 
 def test_every_code_has_a_case() -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from streamform.adapters.crashpoint import crash_point
-from streamform.errors import LockHeld, StoreError
+from streamform.adapters.lock import FileLock
+from streamform.errors import StoreError
+from streamform.lifecycle.lock import LockHolder
 from streamform.lifecycle.ports import ANY
 
 
@@ -21,6 +22,7 @@ class FolderDocuments:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._locks: dict[str, FileLock] = {}
 
     def describe(self) -> str:
         """The folder."""
@@ -52,6 +54,8 @@ class FolderDocuments:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with self._guard():
+                for lock in self._locks.values():
+                    lock.check()
                 if expected != ANY:
                     self._check(path, expected)
                 _replace(target, content)
@@ -75,48 +79,20 @@ class FolderDocuments:
         finally:
             os.close(descriptor)
 
-    @contextmanager
-    def lock(self, name: str, holder: Mapping[str, Any]) -> Iterator[None]:
-        """Hold `lock/<name>`; the operating system releases it when the process ends, however it ends."""
-        path = self.root / "lock" / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _store_error("lock", f"lock/{name}", error) from None
-        try:
-            _take(descriptor, path, holder)
-            yield
-        finally:
-            os.close(descriptor)
+    def lock(self, name: str, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Hold the file `lock/<name>`; the operating system releases it when the process ends, however it ends."""
+        return self._lock(name).hold(holder)
 
+    def lock_holder(self, name: str) -> LockHolder | None:
+        """Who holds a lock, None for nobody."""
+        return self._lock(name).holder()
 
-def _take(descriptor: int, path: Path, holder: Mapping[str, Any]) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise LockHeld(f"another streamform is changing this target: {_shown_holder(path)}", "wait until it is done") from None
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({**holder, "pid": os.getpid(), "host": os.uname().nodename, "boot": boot_id()}).encode(), 0)
-    except OSError as error:
-        raise _store_error("lock", path.name, error) from None
+    def free_lock(self, name: str) -> None:
+        """Take a lock away from its holder."""
+        self._lock(name).free()
 
-
-def _shown_holder(path: Path) -> str:
-    try:
-        held = json.loads(path.read_text())
-        return f"pid {held.get('pid')} on {held.get('host')}, {held.get('action', 'unknown')}"
-    except (OSError, ValueError):
-        return "unknown process"
-
-
-def boot_id() -> str:
-    """What tells one start of this machine from another, empty where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    def _lock(self, name: str) -> FileLock:
+        return self._locks.setdefault(name, FileLock(self.root / "lock" / name))
 
 
 def _replace(target: Path, content: bytes) -> None:

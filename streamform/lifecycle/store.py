@@ -23,6 +23,7 @@ from streamform.lifecycle.ports import ANY, DesiredUnit, Documents
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import PendingPlan
     from streamform.lifecycle.journal import Attempt
+    from streamform.lifecycle.lock import LockHolder
 
 MANIFEST_FILE, FACTS_FILE, STATEMENTS_FILE, PROJECT_FILE = "manifest.json", "facts.json", "statements.json", "project.json"
 
@@ -32,11 +33,19 @@ class Store:
 
     def __init__(self, documents: Documents, target: str) -> None:
         self.documents, self.target = documents, target
-        self.folder = _encoded(target)
+        self.folder = encoded(target)
 
     def lock(self, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
         """Keep every other process from changing the target."""
         return self.documents.lock(self.folder, holder)
+
+    def lock_holder(self) -> LockHolder | None:
+        """Who is changing the target now, None for nobody."""
+        return self.documents.lock_holder(self.folder)
+
+    def free_lock(self) -> None:
+        """Take the lock away from whoever holds it."""
+        self.documents.free_lock(self.folder)
 
     # record
 
@@ -72,13 +81,13 @@ class Store:
         return sorted({unquote(name.removeprefix(prefix).split("/", 1)[0]) for name in self.documents.names(prefix)})
 
     def _attempt_path(self, unit: str, sequence: int) -> str:
-        return f"journal/{self.folder}/{_encoded(unit)}/{sequence:08d}.json"
+        return f"journal/{self.folder}/{encoded(unit)}/{sequence:08d}.json"
 
     def attempts(self, unit: str) -> list[Attempt]:
         """A unit's entries from first to last. Raises: StoreError when the chain is broken."""
         from streamform.lifecycle.journal import attempt_digest
 
-        prefix = f"journal/{self.folder}/{_encoded(unit)}/"
+        prefix = f"journal/{self.folder}/{encoded(unit)}/"
         entries = [self._read_attempt(name) for name in self.documents.names(prefix)]
         for before, after in pairwise(entries):
             if after.previous != attempt_digest(before):
@@ -90,7 +99,7 @@ class Store:
 
     def newest(self, unit: str) -> Attempt | None:
         """A unit's newest entry."""
-        names = self.documents.names(f"journal/{self.folder}/{_encoded(unit)}/")
+        names = self.documents.names(f"journal/{self.folder}/{encoded(unit)}/")
         return self._read_attempt(names[-1]) if names else None
 
     def _read_attempt(self, path: str) -> Attempt:
@@ -176,7 +185,7 @@ class Store:
         return plan
 
 
-def _encoded(name: str) -> str:
+def encoded(name: str) -> str:
     """A name as one part of a path."""
     return quote(name, safe="") if name.strip(".") else "%2E" * len(name)
 
@@ -213,4 +222,4 @@ def _json(content: bytes, path: str) -> dict[str, Any]:
     return value
 
 
-__all__ = ["Store", "artifact_content", "artifact_digest"]
+__all__ = ["Store", "artifact_content", "artifact_digest", "encoded"]

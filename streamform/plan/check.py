@@ -17,6 +17,7 @@ from streamform.project.files import PROJECT_FILE, SOURCES_FILE
 from streamform.project.hints import REFERENCE, check_hints
 from streamform.project.load import Loaded
 from streamform.project.model import Endpoint, Model, Project, Source, Target
+from streamform.project.store_address import EXAMPLE, AddressProblem, is_database, parse_store_address
 from streamform.sql.expressions import ColumnRef
 from streamform.sql.parse import Statement, input_calls
 from streamform.values.instants import render_duration
@@ -119,9 +120,9 @@ def _check_contracts(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
 def _check_reads(project: Project, graph: Graph, model: Model, statement: Statement | None) -> Iterator[Diagnostic]:
     reads = graph.reads[model.name]
     places = _call_places(statement)
-    sources, models = [s.name for s in project.sources], [m.name for m in project.models]
     for name in reads.sources:
-        if name not in sources:
+        if project.source(name) is None:
+            sources = [s.name for s in project.sources]
             yield problem(
                 "SF106",
                 path=model.path,
@@ -135,7 +136,8 @@ def _check_reads(project: Project, graph: Graph, model: Model, statement: Statem
         where = places.get(("ref", name))
         if name == model.name:
             yield problem("SF105", path=model.path, where=where, model=model.name)
-        elif name not in models:
+        elif project.model(name) is None:
+            models = [m.name for m in project.models]
             yield problem(
                 "SF104", path=model.path, where=where, model=model.name, name=name, suggestion=suggest(name, models), known=listed(models)
             )
@@ -245,6 +247,7 @@ def _check_targets(loaded: Loaded) -> Iterator[Diagnostic]:
         at = _Places(loaded, PROJECT_FILE, ("targets", target.name))
         yield from _check_overrides(at, project, target)
         yield from _check_sections(at, project, target)
+        yield from _check_store(at, target)
         yield from _check_policy(at, target)
 
 
@@ -340,6 +343,17 @@ def _address_problem(url: str) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         return "which is not an http:// or https:// URL"
     return _CREDENTIALS if parts.username or parts.password else None
+
+
+def _check_store(at: _Places, target: Target) -> Iterator[Diagnostic]:
+    found = parse_store_address(target.store) if is_database(target.store) else None
+    if not isinstance(found, AddressProblem):
+        return
+    where, url, cause = at("store"), found.shown, found.cause
+    if found.is_secret:
+        yield problem("SF516", where=where, target=target.name, url=url, cause=cause)
+    else:
+        yield problem("SF515", where=where, target=target.name, url=url, cause=cause, example=EXAMPLE)
 
 
 def _check_policy(at: _Places, target: Target) -> Iterator[Diagnostic]:

@@ -10,7 +10,7 @@ from streamform.render.words import columns
 from streamform.values.instants import render_instant
 
 if TYPE_CHECKING:
-    from streamform.results import PendingView, StatusResult
+    from streamform.results import PendingView, StatusResult, UnlockResult
 
 
 def _at(instant_ms: int | None) -> str | None:
@@ -167,3 +167,20 @@ def _job(job: ObservedJob) -> dict[str, Any]:
 
 
 __all__ = ["approvals_document", "history_document", "render_approvals", "render_history", "render_status", "status_document"]
+
+
+def render_unlock(result: UnlockResult) -> str:
+    """Whose lock was freed."""
+    if result.holder is None:
+        return f"nobody holds the lock of target `{result.target}`\n"
+    state = "which may still be alive" if result.was_forced else "which is gone"
+    return f"freed the lock of target `{result.target}`; it was held by {result.holder.shown()}, {state}\n"
+
+
+def unlock_document(result: UnlockResult) -> dict[str, Any]:
+    """The JSON document."""
+    holder = result.holder
+    shown = None
+    if holder is not None:
+        shown = {"pid": holder.pid, "host": holder.host, "action": holder.action, "by": holder.by, "since": _at(holder.at_ms)}
+    return {"unlock_version": 1, "target": result.target, "freed": holder is not None, "forced": result.was_forced, "holder": shown}

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from streamform.backends.flink.exec_plan import ExecNode, ExecPlan, NotProvable, read_exec_plan
 from streamform.backends.flink.exec_trace import Trace, trace_plan
 from streamform.backends.flink.text import relation
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What the plan of the desired unit asks of the running job's state."""
 
     sinks: Mapping[str, str]
@@ -30,8 +30,7 @@ class Claim:
     """The highest node id that any plan of this job ever had, so that no id is used for something else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Struct, frozen=True):
     """A compiled plan that takes over a running job's state."""
 
     text: str

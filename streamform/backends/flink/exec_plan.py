@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
 
 Role = Literal["source", "keyed", "sink", "stateless"]
 """What a node keeps: a position, state by key, what a writer keeps, or nothing."""
@@ -71,8 +72,7 @@ KIND_BY_TYPE = {kind.type: kind for kind in KINDS}
 _ABILITIES = frozenset({"WatermarkPushDown", "ProjectPushDown"})
 
 
-@dataclass(frozen=True, slots=True)
-class ExecNode:
+class ExecNode(Struct, frozen=True):
     """One node of a compiled plan."""
 
     id: int
@@ -95,8 +95,7 @@ class ExecNode:
         return "`" + str(holder["table"]["identifier"]).removesuffix("`").rsplit(".`", 1)[-1] + "`"
 
 
-@dataclass(frozen=True, slots=True)
-class ExecPlan:
+class ExecPlan(Struct, frozen=True):
     """A compiled plan; nodes come after their inputs."""
 
     flink_version: str

@@ -6,8 +6,9 @@ A trace's texts are digests: two are equal exactly when the same is computed fro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from streamform.backends.flink.exec_plan import ExecNode, ExecPlan, NotProvable
 from streamform.identity.fingerprint import canonical_json, digest
@@ -18,8 +19,7 @@ _CALL_FIELDS = frozenset({"name", "syntax", "internalName", "argList", "filterAr
 _REX_KINDS = frozenset({"CALL", "INPUT_REF", "LITERAL"})
 
 
-@dataclass
-class Trace:
+class Trace(Struct):
     """A compiled plan with what its columns, rows and states are."""
 
     plan: ExecPlan

@@ -7,7 +7,8 @@ another order, or one less, would read the wrong values; so they are computed in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamform.backends.flink.expression import emit_aggregate
 from streamform.backends.flink.text import identifier
@@ -17,8 +18,7 @@ Layouts = Mapping[str, Sequence[str]]
 """For each aggregate's node id, its calls in Flink SQL in the order in which their values are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitLayouts:
+class UnitLayouts(Struct, frozen=True):
     """Where a unit keeps layouts: in its views, which sinks and other models read, or only in what sinks read."""
 
     views: Layouts
@@ -32,8 +32,7 @@ def possible_layouts(layouts: Layouts, natural: Layouts) -> list[UnitLayouts]:
     return [UnitLayouts(changed, {}), UnitLayouts({}, changed), own] if changed else [own]
 
 
-@dataclass(frozen=True, slots=True)
-class Laid:
+class Laid(Struct, frozen=True):
     """The columns of an aggregate that keeps a layout, in Flink SQL."""
 
     inside: tuple[str, ...]
