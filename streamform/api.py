@@ -230,17 +230,19 @@ def apply(
     progress: OnProgress = _silent,
     on_plan: Callable[[PlanResult], None] = lambda result: None,
     saved: DeployPlan | None = None,
+    adopt: bool = False,
 ) -> ApplyResult:
     """Plan, ask the gate, and carry out what it lets through, one unit at a time.
 
     `policy` is what holds where the target declares none; None asks nothing. A unit that is blocked holds up no other.
+    With `adopt` a first apply keeps the rows that somebody else wrote into its sinks, which is a plan of its own.
     Raises: StreamformError when a unit's outcome is unknown, nothing could be done, the lock is held, or a `saved` plan is stale.
     """
     from streamform.session import open_session
 
     compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("apply", by)):
-        return _apply(session, session.applier(by, progress), unit, policy, on_plan, saved)
+        return _apply(session, session.applier(by, progress), unit, policy, on_plan, saved, adopt=adopt)
 
 
 def _apply(
@@ -250,6 +252,8 @@ def _apply(
     policy: Policy | None,
     on_plan: Callable[[PlanResult], None],
     saved: DeployPlan | None = None,
+    *,
+    adopt: bool = False,
 ) -> ApplyResult:
     from streamform.session import wanted_units
 
@@ -257,6 +261,8 @@ def _apply(
     before = session.record_text()
     finished = {outcome.name: outcome for outcome in session.finish_open(applier)}
     situation = session.assess(observe=True)
+    if adopt:
+        situation = session.with_adoption(applier, situation)
     chosen = session.due(wanted_units(situation.units, unit), situation, saved)
     effective = session.target.approvals or policy
     on_plan(_plan_result(session, situation, effective))

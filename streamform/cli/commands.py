@@ -234,7 +234,9 @@ def apply(arguments: Namespace) -> int:
 
     settings: dict[str, Any] = {"by": user(), "progress": progress_printer(), "on_plan": on_plan}
     if arguments.plan is None:
-        result = api.apply(folder(arguments), target=arguments.target, unit=arguments.unit, **settings)
+        result = api.apply(folder(arguments), target=arguments.target, unit=arguments.unit, adopt=arguments.adopt, **settings)
+    elif arguments.adopt:
+        raise UsageError("--adopt makes a plan of its own, and --plan applies one that was saved", "leave one of them out")
     else:
         from streamform.saved_plan import apply_saved_plan
 
