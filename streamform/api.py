@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from streamform.codes import listed, suggest
 from streamform.compiling import choose_target, chosen_models, compile, compile_for_target, load, without_errors
@@ -58,6 +60,7 @@ __all__ = [
 ]
 
 OnProgress = Callable[["Progress"], None]
+IdentityMode = Literal["conservative", "structural"]
 
 
 def _silent(event: Progress) -> None:
@@ -173,20 +176,26 @@ def plan(
     project_dir: Path,
     *,
     target: str | None = None,
-    against: Path | None = None,
+    against: str | None = None,
+    identity: IdentityMode | None = None,
+    counterexamples: bool = False,
     observe: bool = False,
     policy: Policy | None = None,
     requested_by: str | None = None,
 ) -> PlanResult:
     """Compare what runs with what the project describes; contacts nothing unless told to `observe`.
 
+    `against` names another running side: a file, `git:REF` or `target:NAME`. `identity` replaces the project's own mode.
+    `counterexamples`: search for the smallest history that shows why a model needs a backfill.
     `policy` is what holds where the target declares none. With `requested_by` each plan that needs an approval is
     registered as waiting, asked for by them.
     Raises: ProjectError, UsageError, DocumentError when a side can't be read, Unreachable when what runs can't be observed.
     """
     compiled, chosen = compile_for_target(project_dir, target)
+    if identity is not None:
+        compiled = replace(compiled, project=replace(compiled.project, identity=identity))
     if against is not None:
-        return _plan_against(compiled, chosen, against)
+        return _plan_against(project_dir, compiled, chosen, against, counterexamples=counterexamples)
     from streamform.session import open_session
 
     with open_session(project_dir, compiled, chosen) as session:
@@ -194,27 +203,36 @@ def plan(
         effective = chosen.approvals or policy
         if requested_by is not None:
             session.register_waiting(situation, effective, requested_by)
-        return _plan_result(session, situation, effective)
+        result = _plan_result(session, situation, effective)
+        return replace(result, counterexamples=session.counterexamples(situation)) if counterexamples else result
 
 
-def _plan_against(compiled: Compiled, target: Target, against: Path) -> PlanResult:
+def _plan_against(project_dir: Path, compiled: Compiled, target: Target, against: str, *, counterexamples: bool) -> PlanResult:
+    from streamform.against import read_running
     from streamform.diff.compare import compare
-    from streamform.diff.match import hints_of
-    from streamform.diff.model import Side
-    from streamform.fixtures import read_text
+    from streamform.diff.match import hints_of, match_nodes
+    from streamform.diff.proofs import Proofs
     from streamform.identity.manifest import build_manifest
-    from streamform.identity.read import parse_running
-    from streamform.identity.record import AppliedRecord
+    from streamform.identity.mapping import between
+    from streamform.identity.structure import structure_of
     from streamform.plan.usage import state_columns
+    from streamform.simulator.carry import Carry
+    from streamform.simulator.counterexample import find_counterexamples
 
-    running = parse_running(read_text(against), str(against))
-    side = None
-    if isinstance(running, AppliedRecord):
-        side = Side(running.manifest.application_digest, running.applied_at, running.streamform_version, running.jobs)
-        running = running.manifest
-    desired = build_manifest(compiled.plan)
-    diff = compare(running, desired, hints_of(compiled.project), state_columns=state_columns(compiled.plan), side=side)
-    return PlanResult(compiled.project.name, target.name, target.backend, str(against), diff)
+    running = read_running(project_dir, compiled.project, target, against)
+    hints = hints_of(compiled.project)
+    decides = compiled.project.identity == "structural"
+    proofs = Proofs(decides=decides, is_known=False)
+    if running.plan is not None:
+        proofs = Proofs(between(structure_of(running.plan), structure_of(compiled.plan), hints.models), decides)
+    columns = state_columns(compiled.plan)
+    diff = compare(running.manifest, build_manifest(compiled.plan), hints, state_columns=columns, side=running.side, proofs=proofs)
+    found = None
+    if counterexamples and running.plan is not None:
+        mapping = proofs.mapping
+        nodes = match_nodes(running.manifest, build_manifest(compiled.plan), hints, mapping.streams).nodes
+        found = find_counterexamples(diff, Carry(running.plan, compiled.plan, nodes, mapping.slots, forced=True))
+    return PlanResult(compiled.project.name, target.name, target.backend, against, diff, counterexamples=found)
 
 
 # apply, run, stop

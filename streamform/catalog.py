@@ -5,8 +5,9 @@ Models that do not compile are left out, and what is wrong with them stands unde
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from streamform.diagnostics import Diagnostic
 from streamform.errors import ProjectError
@@ -21,8 +22,7 @@ Columns = tuple[tuple[str, str], ...]
 """Pairs of column name and rendered type."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogSource:
+class CatalogSource(Struct, frozen=True):
     """A declared source."""
 
     name: str
@@ -31,8 +31,7 @@ class CatalogSource:
     columns: Columns
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogModel:
+class CatalogModel(Struct, frozen=True):
     """A model that compiles."""
 
     name: str
@@ -51,8 +50,7 @@ class CatalogModel:
     """Connector and address, None for a model that only others read."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogUnit:
+class CatalogUnit(Struct, frozen=True):
     """Models that are deployed together; named after the first one, whatever the running unit is called."""
 
     name: str
@@ -61,8 +59,7 @@ class CatalogUnit:
     """The application digest of the unit's manifest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(Struct, frozen=True):
     """A project on a target."""
 
     project: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from streamform.errors import ProjectError
 
@@ -20,8 +22,7 @@ _PASSWORD = re.compile(
 Severity = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A place in a file. `line` and `column` start at 1; 0 means the whole file. `length` is in characters."""
 
     file: str
@@ -33,8 +34,7 @@ class Location:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One problem. `path` is the document or file it is about, as reports show it."""
 
     code: str
@@ -48,8 +48,7 @@ class Diagnostic:
     """The source line that `where` points into, for the caret."""
 
 
-@dataclass(slots=True)
-class Diagnostics:
+class Diagnostics(Struct):
     """Collects problems in the order they are found."""
 
     items: list[Diagnostic] = field(default_factory=list)

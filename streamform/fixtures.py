@@ -89,5 +89,5 @@ def run_one(project_dir: Path, compiled: Compiled, fixture: Fixture, plan_of: Ca
     from streamform.simulator.upgrade import Revisions, run_upgrade
 
     with open_revision(project_dir, fixture.upgrade.project) as before:
-        revisions = Revisions(plan_of(before), compiled.plan, hints_of(compiled.project))
+        revisions = Revisions(plan_of(before), compiled.plan, hints_of(compiled.project), compiled.project.identity == "structural")
         return run_upgrade(fixture, revisions, emit_unchanged=emit_unchanged, rows_of=rows_of)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from streamform.compiling import choose_target, compile_for_target, load
 from streamform.errors import Refused, Unreachable, UsageError

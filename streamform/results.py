@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from streamform.diagnostics import Diagnostic
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from streamform.lifecycle.ports import Observation
     from streamform.lifecycle.situation import Situation, UnitPlan
     from streamform.project.model import Project
+    from streamform.simulator.counterexample import Counterexample
     from streamform.simulator.coverage import ModelCoverage
     from streamform.simulator.fixture import Fixture
     from streamform.simulator.run import FixtureReport
 
 
-@dataclass(frozen=True)
-class CheckReport:
+class CheckReport(Struct, frozen=True, dict=True):
     """Every problem of a project in one run. `project` is None when its documents do not load."""
 
     project: Project | None
@@ -37,8 +38,7 @@ class CheckReport:
         return self.project is not None and not any(d.severity in failing for d in self.diagnostics)
 
 
-@dataclass(frozen=True)
-class TestReport:
+class TestReport(Struct, frozen=True, dict=True):
     """The outcome of every fixture that was run."""
 
     __test__ = False
@@ -54,8 +54,7 @@ class TestReport:
         return all(report.passed for report in self.fixtures) and not (self.strict and not self.fixtures)
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalView:
+class ApprovalView(Struct, frozen=True):
     """What the gate would say about a unit's plan now."""
 
     required: bool
@@ -63,8 +62,7 @@ class ApprovalView:
     acknowledge: str | None
 
 
-@dataclass(frozen=True)
-class PlanResult:
+class PlanResult(Struct, frozen=True, dict=True):
     """A comparison, and what apply would do about it. `situation` is None against a file."""
 
     project: str
@@ -75,10 +73,11 @@ class PlanResult:
     situation: Situation | None = None
     approvals: Mapping[str, ApprovalView] = field(default_factory=dict)
     """By unit."""
+    counterexamples: tuple[Counterexample, ...] | None = None
+    """What a search for histories that show the difference found; None where none was asked for."""
 
 
-@dataclass(frozen=True)
-class SavedPlan:
+class SavedPlan(Struct, frozen=True, dict=True):
     """A plan and the document that it was written to."""
 
     result: PlanResult
@@ -86,8 +85,7 @@ class SavedPlan:
     document: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class UnitOutcome:
+class UnitOutcome(Struct, frozen=True):
     """What apply did about one unit, or why it did nothing."""
 
     name: str
@@ -101,16 +99,14 @@ class UnitOutcome:
     plan: UnitPlan | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RecordChange:
+class RecordChange(Struct, frozen=True):
     """The applied record as it is stored, before and after a command; None where there is none."""
 
     before: str | None
     after: str | None
 
 
-@dataclass(frozen=True)
-class ApplyResult:
+class ApplyResult(Struct, frozen=True, dict=True):
     """The outcome of every unit; the worst one is the apply's."""
 
     project: str
@@ -129,8 +125,7 @@ class ApplyResult:
         return "applied" if words & {"applied", "removed", "stopped"} else "unchanged"
 
 
-@dataclass(frozen=True, slots=True)
-class PendingView:
+class PendingView(Struct, frozen=True):
     """A registered plan with what it is worth now."""
 
     plan: PendingPlan
@@ -138,8 +133,7 @@ class PendingView:
     expires_at_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class UnlockResult:
+class UnlockResult(Struct, frozen=True):
     """Who held a target's lock, None for nobody. Whoever held it does so no more."""
 
     target: str
@@ -147,8 +141,7 @@ class UnlockResult:
     was_forced: bool = False
 
 
-@dataclass(frozen=True)
-class StatusResult:
+class StatusResult(Struct, frozen=True, dict=True):
     """What runs beside what is recorded."""
 
     application: str
@@ -166,8 +159,7 @@ class StatusResult:
         return self.problem is None and bool(self.observations) and running and not unresolved
 
 
-@dataclass(frozen=True)
-class BuildResult:
+class BuildResult(Struct, frozen=True, dict=True):
     """The script of an application, and the files it was written to."""
 
     text: str

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from streamform.adapters.clock import SystemClock
 from streamform.adapters.factory import open_backend, open_documents
@@ -18,7 +19,7 @@ from streamform.errors import StateError, StoreError, UsageError
 from streamform.identity.manifest import build_manifest
 from streamform.lifecycle.deployed import Deployed, read_deployed
 from streamform.lifecycle.ports import Backend, DesiredUnit, Progress
-from streamform.lifecycle.situation import Situation, UnitPlan, assess
+from streamform.lifecycle.situation import PlanOf, Situation, UnitPlan, assess
 from streamform.lifecycle.store import FACTS_FILE, PROJECT_FILE, STATEMENTS_FILE, Store, artifact_digest
 from streamform.plan.units import unit_sources
 from streamform.results import ApprovalView, UnitOutcome
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from streamform.lifecycle.deploy_plan import DeployPlan
     from streamform.lifecycle.journal import Action, Attempt
     from streamform.plan.compiled import Compiled
+    from streamform.plan.nodes import Plan
     from streamform.project.model import Policy, Project, Target
+    from streamform.simulator.counterexample import Counterexample
 
 
 def open_store(project_dir: Path, project: Project, target: Target) -> Store:
@@ -61,7 +64,48 @@ class Session:
 
     def assess(self, *, observe: bool) -> Situation:
         """The situation of every unit."""
-        return assess(self.compiled, self.target, self.deployed(), self.backend, self.store.documents.describe(), observe=observe)
+        deployed, address = self.deployed(), self.store.documents.describe()
+        return assess(self.compiled, self.target, deployed, self.backend, address, plan_of=self.plan_of(deployed), observe=observe)
+
+    def plan_of(self, deployed: Deployed) -> PlanOf:
+        """How the typed plan of a running unit is found: compiled from the source text beside its artifact."""
+
+        def found(name: str) -> Plan | None:
+            entry = deployed.newest.get(name)
+            artifact = None if entry is None or entry.running is None else entry.running.artifact
+            return None if artifact is None else self.stored_plan(artifact)
+
+        return found
+
+    def stored_plan(self, artifact: str) -> Plan | None:
+        """The plan of an artifact; None where this release compiles its text to something else."""
+        from streamform.plan.compile import compile_project
+        from streamform.project.serialize import read_project_part
+
+        plan = compile_project(read_project_part(self.store.read_artifact(artifact, PROJECT_FILE))).plan
+        wanted = self.store.artifact_manifest(artifact).application_digest
+        return plan if build_manifest(plan).application_digest == wanted else None
+
+    def counterexamples(self, situation: Situation) -> tuple[Counterexample, ...]:
+        """Searches over every unit whose running plan is known."""
+        from streamform.diff.match import hints_of
+        from streamform.identity.mapping import between
+        from streamform.identity.structure import structure_of
+        from streamform.plan.nodes import joined
+        from streamform.simulator.carry import Carry
+        from streamform.simulator.counterexample import find_counterexamples
+
+        plan_of = self.plan_of(self.deployed())
+        found: list[Counterexample] = []
+        for unit in situation.units:
+            running = [*(() if unit.running is None else (unit.running,)), *unit.replaced]
+            plans = [plan for plan in (plan_of(other.name) for other in running) if plan is not None]
+            if unit.unit is not None and plans and len(plans) == len(running):
+                before, after = joined(plans), unit.unit.plan
+                mapping = between(structure_of(before), structure_of(after), hints_of(self.project).models)
+                carry = Carry(before, after, {**unit.carry, **mapping.streams}, mapping.slots, forced=True)
+                found += find_counterexamples(unit.diff, carry)
+        return tuple(found)
 
     def with_adoption(self, applier: Applier, situation: Situation) -> Situation:
         """The situation where each first apply takes over what somebody else wrote into its sinks."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import dagster as dg
+from msgspec.structs import replace
 
 from streamform import api
 from streamform.errors import LockHeld, StreamformError

@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "streamform.saved_plan",
         "streamform.compiling",
         "streamform.operations",
+        "streamform.against",
     ),
     ("streamform.render", "streamform.adapters"),
     ("streamform.lifecycle",),
@@ -405,7 +406,7 @@ def test_the_sentences_of_a_code_can_be_filled_in(code: str) -> None:
 
 
 PINNED = {
-    "RULES": "K1 K2 K3 K4 K5 K6 P1 K7 K8 K9 S1 S2 S3 S4 S5 N1 N2 N3 N4 A1 A2 R1 R2",
+    "RULES": "K1 K2 K3 K4 K5 K6 P1 K7 K8 K9 S1 S2 S3 S4 S5 N1 N2 N3 N4 A1 A2 R1 R2 I1 I2 I3",
     "DEPLOYMENT": "D1 D2 D3 D4 D5 D6",
     "MODES": "M1 M2 M3 M8 M4 M5 M7 M9 M6",
     "CLOCK_RULES": "E1 E2 E3 E4 E5",

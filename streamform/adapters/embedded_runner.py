@@ -12,6 +12,7 @@ from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.engine import Engine
 from streamform.adapters.file_source import FileSource
 from streamform.adapters.generation import (
+    Carry,
     candidate,
     carry_generation,
     create_generation,
@@ -20,6 +21,7 @@ from streamform.adapters.generation import (
     read_unit,
     write_unit,
 )
+from streamform.adapters.kept_output import keep_output
 from streamform.adapters.sink import SinkVanished
 from streamform.adapters.sink_ledger import Owners, SinkLedger, check_places, foreign_models, place_of, recover
 from streamform.adapters.state_database import StateDatabase
@@ -66,13 +68,13 @@ class EmbeddedRunner:
         """Carry out one stage."""
         acts = {
             "initialize": self.initialize,
-            "continue": self.go_on,
             "rebuild": self.rebuild,
             "switch": self.switch,
             "catch-up": self.catch_up,
             "remove": self.remove,
         }
-        result = self.repair(stage, context) if stage.kind == "repair-sink" else acts[stage.kind](context)
+        acts_on_stage = {"repair-sink": self.repair, "continue": self.go_on}
+        result = acts_on_stage[stage.kind](stage, context) if stage.kind in acts_on_stage else acts[stage.kind](context)
         crash_point(f"embedded-{stage.kind}")
         return result
 
@@ -118,24 +120,29 @@ class EmbeddedRunner:
             ledger.prepare()
         return {}
 
-    def go_on(self, context: StageContext) -> Mapping[str, Any]:
-        """Keep the state under the new plan."""
+    def go_on(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
+        """Keep the state under the new plan, in its layout."""
         database, plan = self.database(), _plan(context)
-        rewritten = 0
+        rewritten: Mapping[str, int] = {}
         with closing(self.ledger(context)) as ledger:
             recover(database, self.project_dir, context.unit_name, places={place_of(shape) for shape in ledger.shapes.values()})
             row = read_unit(database, context.unit_name)
             assert row is not None, "a unit that continues was observed"
             if row.attempt != context.attempt:
                 with database.transaction():
-                    rewritten = carry_generation(database, row.generation, plan, context.carry)
+                    rewritten = carry_generation(database, row.generation, plan, Carry(context.carry, stage.fact("slots") or {}))
                     ledger.claim(start=1)
                     write_unit(database, context.unit_name, row.generation, context.artifact, context.attempt)
             ledger.load()
             ledger.prepare()
         kept = self.entries(row.generation)
-        nodes = [{"id": n, "keys_kept": count, "keys_migrated": 0, "events_replayed": 0} for n, count in kept.items()]
-        return {"text": f"{sum(kept.values()):,} keys kept", "nodes": nodes, "entries_rewritten": rewritten}
+        nodes = [
+            {"id": n, "keys_kept": count - rewritten.get(n, 0), "keys_migrated": rewritten.get(n, 0), "events_replayed": 0}
+            for n, count in kept.items()
+        ]
+        migrated = sum(rewritten.values())
+        text = f"{sum(kept.values()) - migrated:,} keys kept" + (f", {migrated:,} migrated" if migrated else "")
+        return {"text": text, "nodes": nodes}
 
     def rebuild(self, context: StageContext) -> Mapping[str, Any]:
         """Compute everything again beside what is in use; sinks are not touched."""
@@ -161,11 +168,27 @@ class EmbeddedRunner:
         """Make one sink equal to the fresh output."""
         model = str(stage.fact("model"))
         context.progress(Progress("repair-sink", f"comparing `{model}` with a fresh run"))
-        generation = candidate(self.database(), context.unit_name, context.attempt)
-        assert generation is not None, "what was rebuilt is there until the switch"
+        generation = self.kept_output(model, context) if stage.fact("from") == "state" else self.rebuilt(context)
         with closing(self.ledger(context)) as ledger:
             rows = ledger.repair(model, generation)
+        if stage.fact("from") == "state":
+            self.database().run("DELETE FROM fresh WHERE generation = ?", generation)
         return {"text": f"{rows:,} row{'' if rows == 1 else 's'} of {model} repaired", "model": model, "rows": rows}
+
+    def rebuilt(self, context: StageContext) -> int:
+        """The generation that stands beside the one in use."""
+        generation = candidate(self.database(), context.unit_name, context.attempt)
+        assert generation is not None, "what was rebuilt is there until the switch"
+        return generation
+
+    def kept_output(self, model: str, context: StageContext) -> int:
+        """Put what the kept state shows of a model beside its sink; the generation in use."""
+        database, plan = self.database(), _plan(context)
+        row = read_unit(database, context.unit_name)
+        assert row is not None, "the state that goes on is in use"
+        with database.transaction():
+            keep_output(database, plan, row.generation, model)
+        return row.generation
 
     def switch(self, context: StageContext) -> Mapping[str, Any]:
         """From here on what was rebuilt is the unit's state."""

@@ -7,9 +7,10 @@ One step is one transaction: a batch of events, the state after it, the position
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct, field
 
 from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.file_source import Batch, FileSource, Position
@@ -32,8 +33,7 @@ STEP = 5_000
 """Events of one transaction."""
 
 
-@dataclass(slots=True)
-class Consumed:
+class Consumed(Struct):
     """What a run read and wrote."""
 
     events: int = 0

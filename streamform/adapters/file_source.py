@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamform.backends.embedded.events import EventParser
 from streamform.errors import DataError
@@ -24,8 +26,7 @@ LONGEST = 64 * 1024 * 1024
 """The longest line that is read. Units: bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """How far a file has been read."""
 
     offset: int = 0
@@ -35,8 +36,7 @@ class Position:
     """Digest of the bytes before the offset."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Events of one source, and where reading goes on after them."""
 
     source: str

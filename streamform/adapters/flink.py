@@ -11,10 +11,11 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from msgspec import to_builtins
 
 from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.environment import referenced, resolve, without_credentials
@@ -97,7 +98,7 @@ class FlinkBackend:
 
     def cleaner(self, statements: Sequence[str] = ()) -> Callable[[str], str]:
         """What takes the values of references, the target's and those of statements, out of a text."""
-        names = referenced([*statements, json.dumps(asdict(self.target), default=str)])
+        names = referenced([*statements, json.dumps(to_builtins(self.target), default=str)])
         secrets = {name: os.environ[name] for name in names if name in os.environ}
         return lambda text: redacted(text, secrets)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from streamform.adapters.http import HttpService, Reply
 from streamform.backends.flink.cause import advice, root_cause
@@ -39,8 +40,7 @@ class _SessionLost(Exception):
     """The gateway does not know the session, so the statement was not carried out."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementResult:
+class StatementResult(Struct, frozen=True):
     """What a statement returned."""
 
     job_id: str | None

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from streamform.adapters.state_database import StateDatabase
-from streamform.backends.embedded.encoding import decode_entry, encode_entry
+from streamform.backends.embedded.encoding import decode_entry, decode_key, encode_entry
 from streamform.errors import StateError
 from streamform.plan.nodes import Node, Plan, SourceSpec
 from streamform.runtime.clock import NEVER
 from streamform.runtime.keyed import entry_layout
+from streamform.runtime.windows import node_deadline
 
 
-@dataclass(frozen=True, slots=True)
-class UnitRow:
+class UnitRow(Struct, frozen=True):
     """What the database says about a unit."""
 
     generation: int
@@ -58,28 +59,44 @@ def node_numbers(database: StateDatabase, generation: int) -> dict[str, int]:
     return dict(database.all("SELECT id, number FROM node WHERE generation = ?", generation))
 
 
-def carry_generation(database: StateDatabase, generation: int, plan: Plan, carry: Mapping[str, str]) -> int:
-    """Bring a generation under another plan; the number of entries that were rewritten.
+class Carry(Struct, frozen=True):
+    """Which running node each desired node goes on from, and what its accumulators were called."""
+
+    nodes: Mapping[str, str]
+    slots: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def carry_generation(database: StateDatabase, generation: int, plan: Plan, carry: Carry) -> dict[str, int]:
+    """Bring a generation under another plan; by node, the number of entries that were rewritten.
 
     Raises: StateError when an accumulator that the plan needs was never stored, which no diff that continues asks for.
     """
     before = {i: (n, layout) for i, n, layout in database.all("SELECT id, number, layout FROM node WHERE generation = ?", generation)}
     database.run("DELETE FROM node WHERE generation = ?", generation)
-    rewritten, kept = 0, set()
+    rewritten: dict[str, int] = {}
+    kept: set[int] = set()
     for node in _kept_nodes(plan):
         layout = _layout(plan, node)
-        number, old = before.get(carry.get(node.id, ""), (None, layout))
-        if number is None:
-            number = database.next_number()
-            _copy_clock(database, generation, plan, node, number)
-        elif old != layout:
-            rewritten += _rearrange(database, node.id, number, json.loads(old), json.loads(layout))
+        number, old = before.get(carry.nodes.get(node.id, ""), (None, layout))
+        if number is None or number in kept:
+            number = _copy_clock(database, number, database.next_number())
+        else:
+            old = _renamed(old, carry.slots.get(node.id, {}))
+            changed = _rearrange(database, node, number, (json.loads(old), json.loads(layout)))
+            if changed:
+                rewritten[node.id] = changed
         _add_node(database, generation, node.id, number, layout)
         kept.add(number)
     for number, _ in before.values():
         if number not in kept:
             _drop_node(database, number)
     return rewritten
+
+
+def _renamed(layout: str, slots: Mapping[str, str]) -> str:
+    """A stored layout under the names that the desired plan gives its accumulators."""
+    names = {was: name for name, was in slots.items()}
+    return json.dumps([[names.get(name, name), count] for name, count in json.loads(layout)])
 
 
 def drop_generation(database: StateDatabase, generation: int) -> None:
@@ -116,38 +133,40 @@ def _drop_node(database: StateDatabase, number: int) -> None:
     database.run("DELETE FROM clock WHERE node = ?", number)
 
 
-def _copy_clock(database: StateDatabase, generation: int, plan: Plan, node: Node, number: int) -> None:
+def _copy_clock(database: StateDatabase, number: int | None, fresh: int) -> int:
     """A new reader of a source that is read already joins at the source's watermark, so that all of them drop the same events."""
-    if not isinstance(node.spec, SourceSpec):
-        return
-    name = node.spec.source.name
-    same = [n.id for n in plan.nodes if isinstance(n.spec, SourceSpec) and n.spec.source.name == name and n.id != node.id]
-    marks = [
-        w
-        for other in same
-        for (w,) in database.all(
-            "SELECT watermark FROM clock JOIN node ON node.number = clock.node WHERE node.generation = ? AND node.id = ?", generation, other
-        )
-    ]
-    database.run("INSERT OR REPLACE INTO clock VALUES (?, ?, 0, 0, 0)", number, max(marks, default=NEVER))
+    found = database.all("SELECT watermark FROM clock WHERE node = ?", number)
+    database.run("INSERT OR REPLACE INTO clock VALUES (?, ?, 0, 0, 0)", fresh, found[0][0] if found else NEVER)
+    return fresh
 
 
-def _rearrange(database: StateDatabase, node_id: str, number: int, before: list[tuple[str, int]], after: list[tuple[str, int]]) -> int:
-    """Put the slots of every entry into another order, a few entries at a time."""
+Layouts = tuple[list[tuple[str, int]], list[tuple[str, int]]]
+"""What an entry holds, before and after: names, each with its number of slots."""
+
+
+def _rearrange(database: StateDatabase, node: Node, number: int, layouts: Layouts) -> int:
+    """Bring every entry into another layout and give it its deadline, a few entries at a time; how many were changed."""
     places: dict[str, range] = {}
     position = 0
-    for name, slots in before:
+    for name, slots in layouts[0]:
         places[name] = range(position, position + slots)
         position += slots
-    if any(name not in places or len(places[name]) != slots for name, slots in after):
+    if any(name not in places or len(places[name]) != slots for name, slots in layouts[1]):
         raise StateError(
-            f"the stored state of {node_id} holds other accumulators than its plan needs",
+            f"the stored state of {node.id} holds other accumulators than its plan needs",
             "run `streamform stop --discard-state` and apply again, which computes it anew",
         )
-    order = [place for name, _ in after for place in places[name]]
+    order = [place for name, _ in layouts[1] for place in places[name]]
+    deadline = None if node.state is None else node_deadline(node)
     count, last = 0, ""
-    while rows := database.all("SELECT key, value FROM entry WHERE node = ? AND key > ? ORDER BY key LIMIT 5000", number, last):
-        changed = [(encode_entry([entry[p] for p in order]), number, key) for key, value in rows for entry in (decode_entry(value),)]
-        database.many("UPDATE entry SET value = ? WHERE node = ? AND key = ?", changed)
-        count, last = count + len(rows), rows[-1][0]
+    while rows := database.all("SELECT key, value, deadline FROM entry WHERE node = ? AND key > ? ORDER BY key LIMIT 5000", number, last):
+        last = rows[-1][0]
+        changed: list[tuple[str, int | None, int, str]] = []
+        for key, value, due in rows:
+            entry = [decode_entry(value)[place] for place in order]
+            text, until = encode_entry(entry), None if deadline is None else deadline(decode_key(key), entry)
+            if (text, until) != (value, due):
+                changed.append((text, until, number, key))
+        database.many("UPDATE entry SET value = ?, deadline = ? WHERE node = ? AND key = ?", changed)
+        count += len(changed)
     return count

@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
 
 import requests
+from msgspec import Struct
 
 from streamform.adapters.environment import without_credentials
 from streamform.errors import OutcomeUnknown, StreamformError, Unreachable
@@ -29,8 +29,7 @@ MAX_REDIRECTS = 3
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer in the service's protocol, whatever its status."""
 
     status: int

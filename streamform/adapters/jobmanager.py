@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from streamform.adapters.http import HttpService, Reply
 from streamform.backends.flink.cause import root_cause
@@ -18,8 +19,7 @@ UNKNOWN_JOB = "FlinkJobNotFoundException"
 """Part of the answer, with status 500, about the status of a job that is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A job as the JobManager shows it."""
 
     job_id: str
@@ -40,8 +40,7 @@ class Job:
         return self.state == "RUNNING" and 0 < self.all_tasks == self.running_tasks
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Struct, frozen=True):
     """What a job says about its checkpoints."""
 
     completed: int
@@ -51,8 +50,7 @@ class Checkpoints:
     """The newest savepoint's place."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavepointStatus:
+class SavepointStatus(Struct, frozen=True):
     """What became of a triggered savepoint."""
 
     is_done: bool
@@ -60,8 +58,7 @@ class SavepointStatus:
     problem: str | None = None
 
 
-@dataclass
-class JobManager:
+class JobManager(Struct, dict=True):
     """One cluster's JobManager."""
 
     http: HttpService

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from streamform.errors import Refused, StateError
 from streamform.project.model import Endpoint
@@ -24,8 +25,7 @@ class SinkVanished(StateError):
     """What was delivered before is no longer there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What a model's rows look like."""
 
     model: str
@@ -35,8 +35,7 @@ class Shape:
     endpoint: Endpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """How far deliveries to one sink have come."""
 
     token: str

@@ -9,9 +9,10 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct, to_builtins
 
 from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.file_sink import FileSink
@@ -207,8 +208,7 @@ class SinkLedger:
             sink.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
+class Owners(Struct, frozen=True):
     """Who may write where: what preflight knows about the unit that is about to be applied."""
 
     units: frozenset[str]
@@ -316,7 +316,7 @@ def place_of(shape: Shape) -> str:
 def shape_text(shape: Shape) -> str:
     """A shape as the database keeps it."""
     schema = [[column.name, str(column.type)] for column in shape.schema]
-    return json.dumps([shape.model, schema, shape.key, shape.upserts, asdict(shape.endpoint)])
+    return json.dumps([shape.model, schema, shape.key, shape.upserts, to_builtins(shape.endpoint)])
 
 
 def read_shape(text: str) -> Shape:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 BackendName = Literal["flink", "embedded"]
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """What build_stages may ask of a backend. No stage exists that its backend cannot execute."""
 
     backend: BackendName

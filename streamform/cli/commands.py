@@ -168,7 +168,13 @@ def plan(arguments: Namespace) -> int:
     """Compare, and save the plan where a file is named."""
     if arguments.out is not None:
         return _save_plan(arguments)
-    result = api.plan(folder(arguments), target=arguments.target, against=Path(arguments.against) if arguments.against else None)
+    result = api.plan(
+        folder(arguments),
+        target=arguments.target,
+        against=arguments.against,
+        identity=arguments.identity,
+        counterexamples=arguments.counterexample,
+    )
     _show_plan(arguments, result)
     return 0 if result.diff.verdict.can_continue else 1
 
@@ -179,6 +185,10 @@ def _show_plan(arguments: Namespace, result: PlanResult, **more: Any) -> None:
         from streamform.render.diff import diff_document
         from streamform.render.stages import units_document
 
+        if result.counterexamples is not None:
+            from streamform.render.counterexample import counterexamples_document
+
+            more["counterexamples"] = counterexamples_document(result.counterexamples)
         show(diff_document(result.diff, result.target) | {"units": units_document(result)} | more)
     elif arguments.format == "markdown":
         from streamform.render.diff import diff_markdown
@@ -192,8 +202,9 @@ def _save_plan(arguments: Namespace) -> int:
     from streamform import saved_plan
     from streamform.render.deploy_plan import render_saved_plan, saved_plan_document
 
-    if arguments.against is not None:
-        raise UsageError("--out saves a plan for the target, and --against compares with a file", "leave one of them out")
+    if arguments.against is not None or arguments.identity is not None:
+        given = "--against" if arguments.against is not None else "--identity"
+        raise UsageError(f"--out saves what apply would do, and {given} looks at something else", "leave one of them out")
     saved = saved_plan.save_plan(folder(arguments), Path(arguments.out), target=arguments.target, by=user())
     _show_plan(arguments, saved.result, deploy_plan=saved_plan_document(saved))
     if arguments.format == "text" and not arguments.json:
@@ -202,11 +213,16 @@ def _save_plan(arguments: Namespace) -> int:
 
 
 def plan_text(result: PlanResult) -> str:
-    """The diff, the note about Flink, and what apply would do."""
+    """The diff, the note about Flink, what apply would do, and counterexamples where they were asked for."""
     from streamform.render.diff import render_diff
     from streamform.render.stages import plan_notes, render_stages
 
-    return render_diff(result.diff, result.project, result.against) + plan_notes(result) + render_stages(result)
+    shown = render_diff(result.diff, result.project, result.against) + plan_notes(result) + render_stages(result)
+    if result.counterexamples is None:
+        return shown
+    from streamform.render.counterexample import render_counterexamples
+
+    return shown + render_counterexamples(result.counterexamples)
 
 
 def build(arguments: Namespace) -> int:

@@ -106,14 +106,28 @@ COMMANDS: tuple[Command, ...] = (
         "plan",
         "compare what runs with what the project describes",
         (
-            Option(("--against",), "a manifest or a record instead of the target's", {"metavar": "FILE"}),
+            Option(
+                ("--against",),
+                "a manifest or a record, git:REF, or target:NAME, instead of what runs on the target",
+                {"metavar": "FILE"},
+            ),
+            Option(
+                ("--identity",),
+                "what the diff goes by, instead of what streamform.yml says",
+                {"choices": ("conservative", "structural")},
+            ),
+            Option(
+                ("--counterexample",),
+                "show the smallest history on which going on from the old state differs from a fresh run",
+                {"action": "store_true"},
+            ),
             Option(("--out",), "look at the target, save the plan for apply --plan, register what needs an approval", {"metavar": "FILE"}),
             Option(("--format",), "text, json or markdown", {"choices": ("text", "json", "markdown"), "default": "text"}),
         ),
         (
             "streamform plan",
             "streamform plan --target prod --json",
-            "streamform plan --against plan.json",
+            "streamform plan --against git:main --identity structural",
             "streamform plan --target prod --out prod.plan",
         ),
         target=True,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamform.diff.facets import Facets, build_facets
 from streamform.diff.match import Hints, Matching, match_nodes
@@ -17,10 +19,12 @@ from streamform.diff.model import (
     Side,
     most_severe,
 )
+from streamform.diff.proofs import Proofs
 from streamform.diff.propagate import propagate
 from streamform.diff.rules import RULE_BY_ID, classify
 from streamform.identity.manifest import Manifest, ManifestModel, ManifestNode
 
+NO_PROOFS = Proofs()
 StateColumns = Mapping[str, frozenset[str]]
 """For each desired source node, the columns that keyed state depends on."""
 
@@ -33,26 +37,39 @@ def compare(
     state_columns: StateColumns | None = None,
     deployment: tuple[DeploymentChange, ...] = (),
     side: Side | None = None,
+    proofs: Proofs = NO_PROOFS,
 ) -> Diff:
     """What changing from the running manifest to the desired one costs.
 
     With nothing running every model is new and the verdict is SAFE: there is no state to contradict. Without
-    `state_columns` every column of a source counts as read.
+    `state_columns` every column of a source counts as read. `proofs` is what structural identity knows about the two.
     """
     target = Side(desired.application_digest)
     if running is None or not running.models:
         models = tuple(ModelDiff(model.name, "added", Classification.SAFE) for model in desired.models)
         before = None if running is None else side or Side(running.application_digest)
         return Diff(before, target, Classification.SAFE, models)
-    matching = match_nodes(running, desired, hints or Hints())
+    matching = match_nodes(running, desired, hints or Hints(), proofs.counterparts)
     facets = _facets(running, desired, matching, state_columns)
-    changed = propagate(desired, facets, matching.nodes)
+    changed = proofs.same_input(propagate(desired, facets, matching.nodes))
     gone = _by_model(_unmatched(running, matching))
     nodes = _by_model(desired.nodes)
-    diffs = [_model(model, nodes.get(model.name, []), gone, running, matching, changed) for model in desired.models]
-    diffs += _removed(running, desired, gone, matching)
+    sides = _Sides(matching, changed, gone, proofs)
+    diffs = [_model(model, nodes.get(model.name, []), sides) for model in desired.models]
+    diffs += _removed(running, desired, sides)
     verdict = most_severe([m.verdict for m in diffs] + [c.classification for c in deployment])
-    return Diff(side or Side(running.application_digest), target, verdict, tuple(diffs), matching.warnings, deployment)
+    notes = proofs.notes((node for model in diffs for node in model.nodes), {node.id: node for node in desired.nodes})
+    return Diff(side or Side(running.application_digest), target, verdict, tuple(diffs), matching.warnings, deployment, notes)
+
+
+class _Sides(Struct, frozen=True):
+    """What the comparison of one model looks at."""
+
+    matching: Matching
+    facets: Mapping[str, Facets]
+    gone: Mapping[str, list[ManifestNode]]
+    """Running nodes without a counterpart, by model."""
+    proofs: Proofs
 
 
 def _facets(running: Manifest, desired: Manifest, matching: Matching, state_columns: StateColumns | None) -> dict[str, Facets]:
@@ -89,34 +106,30 @@ def _by_model(nodes: Iterable[ManifestNode]) -> dict[str, list[ManifestNode]]:
     return grouped
 
 
-def _model(
-    model: ManifestModel,
-    nodes: list[ManifestNode],
-    gone: Mapping[str, list[ManifestNode]],
-    running: Manifest,
-    matching: Matching,
-    facets: Mapping[str, Facets],
-) -> ModelDiff:
-    was = matching.models[model.name]
-    compared = [_node(node, matching, facets) for node in nodes]
-    found = tuple([n for n in compared if n is not None] + [_removed_node(node) for node in gone.get(was, ())])
-    is_new = not any(node.id in matching.nodes for node in nodes)
+def _model(model: ManifestModel, nodes: list[ManifestNode], sides: _Sides) -> ModelDiff:
+    was = sides.matching.models[model.name]
+    compared = [_node(node, sides) for node in nodes]
+    removed = [_removed_node(node, model.name, sides) for node in sides.gone.get(was, ())]
+    found = tuple([n for n in compared if n is not None] + removed)
+    is_new = not any(node.id in sides.matching.nodes for node in nodes)
     change: Change | None = "added" if is_new else "changed" if found else None
     return ModelDiff(model.name, change, most_severe([n.classification for n in found]), found, None if is_new else was)
 
 
-def _node(node: ManifestNode, matching: Matching, facets: Mapping[str, Facets]) -> NodeDiff | None:
-    counterpart = matching.nodes.get(node.id)
+def _node(node: ManifestNode, sides: _Sides) -> NodeDiff | None:
+    counterpart = sides.matching.nodes.get(node.id)
     if counterpart is None:
         rule = RULE_BY_ID["A1" if node.state is None else "A2"]
-        return NodeDiff(node.id, node.operator, "added", rule.id, rule.kind, rule.classification)
-    own = facets[node.id]
+        added = NodeDiff(node.id, node.operator, "added", rule.id, rule.kind, rule.classification)
+        return sides.proofs.lowered(added, node.model, is_keyed=node.state is not None)
+    own = sides.facets[node.id]
     if not own.fields and (own.upstream is None or node.state is None):
         return None
     rule, facts = classify(own)
-    return NodeDiff(
+    found = NodeDiff(
         node.id, node.operator, "changed", rule.id, rule.kind, rule.classification, tuple(facts.items()), own.fields, counterpart
     )
+    return sides.proofs.lowered(found, node.model, is_keyed=node.state is not None)
 
 
 def _unmatched(running: Manifest, matching: Matching) -> list[ManifestNode]:
@@ -124,17 +137,18 @@ def _unmatched(running: Manifest, matching: Matching) -> list[ManifestNode]:
     return [node for node in running.nodes if node.id not in taken]
 
 
-def _removed_node(node: ManifestNode) -> NodeDiff:
+def _removed_node(node: ManifestNode, model: str, sides: _Sides) -> NodeDiff:
     rule = RULE_BY_ID["R1" if node.state is None else "R2"]
-    return NodeDiff(node.id, node.operator, "removed", rule.id, rule.kind, rule.classification, counterpart=node.id)
+    found = NodeDiff(node.id, node.operator, "removed", rule.id, rule.kind, rule.classification, counterpart=node.id)
+    return sides.proofs.lowered(found, model, is_keyed=node.state is not None)
 
 
-def _removed(running: Manifest, desired: Manifest, gone: Mapping[str, list[ManifestNode]], matching: Matching) -> list[ModelDiff]:
+def _removed(running: Manifest, desired: Manifest, sides: _Sides) -> list[ModelDiff]:
     """Running models that no desired model is or was."""
-    kept = {matching.models[m.name] for m in desired.models}
+    kept = {sides.matching.models[m.name] for m in desired.models}
     result: list[ModelDiff] = []
     for model in running.models:
-        nodes = tuple(_removed_node(node) for node in gone.get(model.name, ()))
+        nodes = tuple(_removed_node(node, model.name, sides) for node in sides.gone.get(model.name, ()))
         if model.name not in kept and nodes:
             result.append(ModelDiff(model.name, "removed", most_severe([n.classification for n in nodes]), nodes, model.name))
     return result

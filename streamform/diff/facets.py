@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamform.diff.model import FieldChange
 from streamform.identity.manifest import Columns, ManifestModel, ManifestNode
 
 
-@dataclass(frozen=True, slots=True)
-class Facets:
+class Facets(Struct, frozen=True):
     """A node beside its counterpart. `inputs_moved` says that it reads other nodes than before."""
 
     before: ManifestNode

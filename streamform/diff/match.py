@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from streamform.identity.manifest import Manifest
 from streamform.plan.nodes import node_id
 from streamform.project.model import Project
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """What the project says about where nodes were before."""
 
     models: Mapping[str, str] = field(default_factory=dict)
@@ -20,8 +20,7 @@ class Hints:
     """Desired node id -> running node id; takes precedence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
+class Matching(Struct, frozen=True):
     """Counterparts by desired node id, and warnings about hints that name nothing."""
 
     nodes: Mapping[str, str]
@@ -41,17 +40,17 @@ def hints_of(project: Project) -> Hints:
     return Hints(models, nodes)
 
 
-def match_nodes(running: Manifest, desired: Manifest, hints: Hints) -> Matching:
-    """The counterpart of each desired node that has one; no running node is taken twice."""
+def match_nodes(running: Manifest, desired: Manifest, hints: Hints, proven: Mapping[str, str] | None = None) -> Matching:
+    """The counterpart of each desired node that has one; no running node is taken twice. What is `proven` comes first."""
     known = {node.id for node in running.nodes}
-    taken: set[str] = set()
-    nodes: dict[str, str] = {}
+    nodes: dict[str, str] = dict(proven or {})
+    taken: set[str] = set(nodes.values())
     warnings: list[str] = []
     for after, was in _hinted(desired, hints):
-        if was in known and was not in taken:
+        if was in known and was not in taken and after not in nodes:
             nodes[after] = was
             taken.add(was)
-        else:
+        elif was not in known or (proven or {}).get(after) is None:
             warnings.append(f"hint for `{after}` names `{was}`, which the running plan does not have; it can be deleted")
     for node in desired.nodes:
         if node.id not in nodes and node.id in known and node.id not in taken:

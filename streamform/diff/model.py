@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct
 
 
 class Classification(IntEnum):
@@ -56,13 +58,14 @@ class ChangeKind(Enum):
     KEYED_COMPATIBLE = "keyed-compatible"
     STATE_KIND_CHANGED = "state-kind-changed"
     CONTRACT_CHANGED = "contract-changed"
+    PROVED_UNCHANGED = "proved-unchanged"
 
 
 Change = Literal["added", "removed", "changed"]
+NoteKind = Literal["proved", "renamed", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(Struct, frozen=True):
     """A field of a node that differs."""
 
     field: str
@@ -70,8 +73,7 @@ class FieldChange:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDiff:
+class NodeDiff(Struct, frozen=True):
     """One node that was added, removed or changed."""
 
     id: str
@@ -87,8 +89,7 @@ class NodeDiff:
     """The running node that this one is compared with."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDiff:
+class ModelDiff(Struct, frozen=True):
     """One model with its nodes that differ; `change` is None where nothing does."""
 
     name: str
@@ -98,8 +99,7 @@ class ModelDiff:
     counterpart: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeploymentChange:
+class DeploymentChange(Struct, frozen=True):
     """A fact that no manifest holds and that differs, such as a format."""
 
     subject: str
@@ -110,8 +110,17 @@ class DeploymentChange:
     classification: Classification
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class DiffNote(Struct, frozen=True):
+    """Something worth knowing that decides nothing."""
+
+    kind: NoteKind
+    subject: str
+    """A desired node or model."""
+    counterpart: str
+    rewrites: str = ""
+
+
+class Side(Struct, frozen=True):
     """One side of the comparison."""
 
     application_digest: str
@@ -120,8 +129,7 @@ class Side:
     jobs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(Struct, frozen=True, dict=True):
     """The comparison of a running plan with a desired one; `running` is None where nothing runs."""
 
     running: Side | None
@@ -129,9 +137,8 @@ class Diff:
     verdict: Classification
     models: tuple[ModelDiff, ...]
     warnings: tuple[str, ...] = ()
-    deployment: tuple[DeploymentChange, ...] = field(default=())
-    index: dict[str, list[tuple[int, ModelDiff]]] = field(default_factory=dict, compare=False, repr=False)
-    """Filled by by_name() when it is first asked for."""
+    deployment: tuple[DeploymentChange, ...] = ()
+    notes: tuple[DiffNote, ...] = ()
 
     @property
     def changed_nodes(self) -> list[NodeDiff]:
@@ -143,20 +150,22 @@ class Diff:
         """Whether nothing differs."""
         return not self.changed_nodes and not self.deployment
 
+    @cached_property
     def by_name(self) -> dict[str, list[tuple[int, ModelDiff]]]:
         """Places and comparisons of models by name; a name may be both gone and new."""
-        if not self.index:
-            for place, model in enumerate(self.models):
-                self.index.setdefault(model.name, []).append((place, model))
-        return self.index
+        found: dict[str, list[tuple[int, ModelDiff]]] = {}
+        for place, model in enumerate(self.models):
+            found.setdefault(model.name, []).append((place, model))
+        return found
 
     def part(self, models: set[str], gone: set[str], deployment: tuple[DeploymentChange, ...]) -> Diff:
         """The comparison of some desired models, of running models that are gone, and of some deployment facts."""
-        by_name = self.by_name()
-        found = {place: m for name in models | gone for place, m in by_name.get(name, ())}
+        found = {place: m for name in models | gone for place, m in self.by_name.get(name, ())}
         kept = tuple(m for _, m in sorted(found.items()) if m.name in (gone if m.change == "removed" else models))
         verdict = most_severe([m.verdict for m in kept] + [c.classification for c in deployment])
-        return Diff(self.running, self.desired, verdict, kept, self.warnings, deployment)
+        shown = {node.id for model in kept for node in model.nodes} | models
+        notes = tuple(note for note in self.notes if note.subject in shown)
+        return Diff(self.running, self.desired, verdict, kept, self.warnings, deployment, notes)
 
 
 def most_severe(values: list[Classification]) -> Classification:

@@ -1,7 +1,7 @@
 """RULES: every way in which a node can differ, what it costs, and the sentence that says so.
 
 Of the rows that apply to a node the most severe wins, the first of equals. Row ids are stable: K keyed, N stateless,
-S sink, P propagation, A added, R removed, D deployment facts.
+S sink, P propagation, A added, R removed, I proved by structural identity, D deployment facts.
 """
 
 from __future__ import annotations
@@ -320,6 +320,30 @@ RULES: tuple[Rule, ...] = (
         None,
         "removed; its state is discarded when the old job stops",
         "Nobody reads the state any more.",
+    ),
+    Rule(
+        "I1",
+        ChangeKind.PROVED_UNCHANGED,
+        SAFE,
+        None,
+        "holds what `{was}` holds ({rewrites})",
+        "In structural identity: the stream's normal form is the running one's, so its state is, too.",
+    ),
+    Rule(
+        "I2",
+        ChangeKind.PROVED_UNCHANGED,
+        SAFE,
+        None,
+        "`{model}` shows what it showed ({rewrites})",
+        "In structural identity: the model's rows, names and place are the running ones.",
+    ),
+    Rule(
+        "I3",
+        ChangeKind.PROVED_UNCHANGED,
+        SAFE,
+        None,
+        "nothing outside sees `{model}`; what reads it is judged on its own",
+        "In structural identity: a stateless part of a model without a sink has an effect only through its readers.",
     ),
 )
 

@@ -6,8 +6,9 @@ Shape: models in dependency order, nodes in the same order; `time` and `window` 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from streamform.errors import DocumentError
 from streamform.identity.fingerprint import compact_json, digest, schema_digest, state_digest
@@ -22,8 +23,7 @@ Columns = tuple[tuple[str, str], ...]
 """Pairs of column name and rendered type."""
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestState:
+class ManifestState(Struct, frozen=True):
     """What a keyed node keeps, as published."""
 
     keys: tuple[str, ...]
@@ -39,8 +39,7 @@ class ManifestState:
         return "none" if self.window is None else window_text(self.window)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestNode:
+class ManifestNode(Struct, frozen=True):
     """One node, as published."""
 
     id: str
@@ -62,8 +61,7 @@ class ManifestNode:
         return f"{self.mode}({', '.join(self.key)})" if self.key else self.mode
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestModel:
+class ManifestModel(Struct, frozen=True):
     """One model, as published."""
 
     name: str
@@ -72,8 +70,7 @@ class ManifestModel:
     output: str
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """A plan, as published."""
 
     application_digest: str

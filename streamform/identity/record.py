@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from streamform.identity.manifest import Manifest, manifest_document, manifest_of
 
@@ -11,8 +12,7 @@ RECORD_VERSION = 1
 OPTIONAL_FIELDS = ("artifact_digest", "attempt", "job_name", "restored_from")
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedRecord:
+class AppliedRecord(Struct, frozen=True):
     """What runs on a target: the manifest of all its units, and a job for each unit that has one."""
 
     target: str

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from streamform import __version__
 from streamform.errors import DataError, Refused, StateError, StreamformError
@@ -30,8 +32,7 @@ UnitOutcomeWord = Literal["applied", "unchanged", "failed", "removed", "stopped"
 _CLOSED: dict[Action, Outcome] = {"apply": "applied", "stop": "stopped", "discard": "stopped", "remove": "removed", "adopt": "applied"}
 
 
-@dataclass(frozen=True, slots=True)
-class UnitResult:
+class UnitResult(Struct, frozen=True):
     """What became of one unit."""
 
     name: str
@@ -45,8 +46,7 @@ class UnitResult:
     problem: str | None = None
 
 
-@dataclass(frozen=True)
-class Applier:
+class Applier(Struct, frozen=True, dict=True):
     """Carries out plans on one target. The caller holds the target's lock."""
 
     project: Project
@@ -108,7 +108,7 @@ class Applier:
             models=plan.models,
             carry=dict(plan.carry),
             replaces=tuple(replaced.name for replaced in plan.replaced),
-            approvals=tuple(asdict(entry) for entry in decision.approvals),
+            approvals=tuple(to_builtins(entry) for entry in decision.approvals),
             stages=tuple(StageEntry(stage.kind, dict(stage.facts)) for stage in plan.staging.stages),
             running=newest.running if newest is not None else None,
         )

@@ -6,8 +6,10 @@ A plan id names one situation. The subject is hashed; whatever moves on either s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from streamform.errors import DocumentError, Refused
 from streamform.identity.fingerprint import canonical_json, digest
@@ -22,8 +24,7 @@ DecisionWord = Literal["approve", "reject", "revoke"]
 Status = Literal["pending", "approved", "rejected", "consumed", "stale", "expired"]
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionEntry:
+class DecisionEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One decision about a pending plan, never changed afterwards."""
 
     decision: DecisionWord
@@ -34,16 +35,14 @@ class DecisionEntry:
     """Whether who decided was established by more than their own word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True, forbid_unknown_fields=True):
     """Somebody asked for this plan to be applied or checked."""
 
     by: str
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPlan:
+class PendingPlan(Struct, frozen=True, forbid_unknown_fields=True):
     """A plan that somebody may decide. `consumed_by` names the attempt that used its approval."""
 
     plan_id: str
@@ -161,7 +160,7 @@ def check_decision(plan: PendingPlan, decision: DecisionWord, reason: str, ackno
 
 def pending_text(plan: PendingPlan) -> str:
     """The document as it is stored."""
-    return canonical_json({"approval_version": APPROVAL_VERSION, **asdict(plan)})
+    return canonical_json({"approval_version": APPROVAL_VERSION, **to_builtins(plan)})
 
 
 def read_pending(document: Mapping[str, Any], file: str) -> PendingPlan:
@@ -169,9 +168,6 @@ def read_pending(document: Mapping[str, Any], file: str) -> PendingPlan:
     if document.get("approval_version") != APPROVAL_VERSION:
         raise DocumentError(f"{file} is not an approval of version {APPROVAL_VERSION}", "use the release that wrote it")
     try:
-        fields = {key: value for key, value in document.items() if key != "approval_version"}
-        requests = tuple(Request(**item) for item in fields.pop("requests"))
-        decisions = tuple(DecisionEntry(**item) for item in fields.pop("decisions"))
-        return PendingPlan(**fields, requests=requests, decisions=decisions)
-    except (TypeError, KeyError) as error:
+        return convert({key: value for key, value in document.items() if key != "approval_version"}, PendingPlan)
+    except ValidationError as error:
         raise DocumentError(f"{file} is not an approval: {error}", "restore it from a backup") from None

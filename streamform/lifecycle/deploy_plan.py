@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 from streamform.errors import DocumentError, Refused
 from streamform.identity.fingerprint import canonical_json, digest, short
@@ -29,8 +30,7 @@ DeployAction = Literal["no-op", "restore", "initial", "upgrade", "rebuild"]
 _REMEDY = "write it again with `streamform plan --out`"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedUnit:
+class SavedUnit(Struct, frozen=True):
     """One unit of a saved plan: its plan id, and the situation that the id stands for."""
 
     name: str
@@ -38,8 +38,7 @@ class SavedUnit:
     subject: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DeployPlan:
+class DeployPlan(Struct, frozen=True):
     """A saved plan as it was read."""
 
     file: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamform.errors import StoreError
 from streamform.identity.compose import compose, manifest_components
@@ -20,8 +22,7 @@ NOTHING = sealed((), ())
 """The manifest of no models."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deployed:
+class Deployed(Struct, frozen=True):
     """The running side of a target."""
 
     record: AppliedRecord | None

@@ -7,8 +7,9 @@ Open is made nowhere but here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from streamform.diff.model import Classification, classification
 from streamform.lifecycle.approval import DecisionEntry, PendingPlan, counted_approvals, status_of
@@ -17,8 +18,7 @@ from streamform.project.model import Policy
 _SEAL = object()
 
 
-@dataclass(frozen=True)
-class Open:
+class Open(Struct, frozen=True, dict=True):
     """Permission for one plan id of one unit. `approvals` are the decisions that gave it, none where the policy asks for none."""
 
     plan_id: str
@@ -30,8 +30,7 @@ class Open:
         assert self.seal is _SEAL, "an Open is made by decide alone"
 
 
-@dataclass(frozen=True, slots=True)
-class Shut:
+class Shut(Struct, frozen=True):
     """No permission, and why."""
 
     plan_id: str

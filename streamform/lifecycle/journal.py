@@ -7,8 +7,10 @@ the entry is closed, so the newest closed entry is all that a reader needs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
+
+from msgspec import Struct, ValidationError, convert, field, to_builtins
+from msgspec.structs import replace
 
 from streamform.errors import DocumentError
 from streamform.identity.fingerprint import canonical_json, digest
@@ -21,8 +23,7 @@ Outcome = Literal["open", "applied", "failed", "stopped", "removed"]
 StageState = Literal["waiting", "begun", "done"]
 
 
-@dataclass(frozen=True, slots=True)
-class StageEntry:
+class StageEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """A stage of an attempt: how far it came, what was written before acting, what it returned."""
 
     kind: StageKind
@@ -33,8 +34,7 @@ class StageEntry:
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningState:
+class RunningState(Struct, frozen=True, forbid_unknown_fields=True):
     """What runs after an attempt."""
 
     models: tuple[str, ...]
@@ -48,8 +48,7 @@ class RunningState:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True, forbid_unknown_fields=True):
     """One entry."""
 
     unit: str
@@ -96,7 +95,7 @@ class Attempt:
 
 def attempt_document(attempt: Attempt) -> dict[str, Any]:
     """The JSON document."""
-    return {"attempt_version": ATTEMPT_VERSION, **asdict(attempt)}
+    return {"attempt_version": ATTEMPT_VERSION, **to_builtins(attempt)}
 
 
 def attempt_text(attempt: Attempt) -> str:
@@ -117,11 +116,6 @@ def read_attempt(document: Mapping[str, Any], file: str) -> Attempt:
             "use the release that wrote it",
         )
     try:
-        fields = {key: value for key, value in document.items() if key != "attempt_version"}
-        running = fields.pop("running")
-        stages = tuple(StageEntry(**stage) for stage in fields.pop("stages"))
-        state = None if running is None else RunningState(**{**running, "models": tuple(running["models"])})
-        tuples: dict[str, Any] = {key: tuple(fields.pop(key)) for key in ("models", "replaces", "approvals")}
-        return Attempt(**fields, **tuples, stages=stages, running=state)
-    except (TypeError, KeyError, AttributeError) as error:
+        return convert({key: value for key, value in document.items() if key != "attempt_version"}, Attempt)
+    except ValidationError as error:
         raise DocumentError(f"{file} is not a journal entry: {error}", "restore it from a backup") from None

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct, field
 
 from streamform.backends.base import Capabilities
 from streamform.identity.manifest import Manifest
@@ -61,8 +62,7 @@ class Clock(Protocol):
         """Milliseconds since the epoch, UTC."""
 
 
-@dataclass(frozen=True, slots=True)
-class DesiredUnit:
+class DesiredUnit(Struct, frozen=True):
     """A unit as the project describes it now."""
 
     name: str
@@ -75,8 +75,7 @@ class DesiredUnit:
     """What would be submitted, without secrets; empty where nothing is."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningUnit:
+class RunningUnit(Struct, frozen=True):
     """A unit as it was last applied."""
 
     name: str
@@ -95,8 +94,7 @@ class RunningUnit:
     """What its job was submitted from, without secrets."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedJob:
+class ObservedJob(Struct, frozen=True):
     """A job that the backend knows."""
 
     job_id: str
@@ -111,8 +109,7 @@ class ObservedJob:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """What a look at the backend found about one unit."""
 
     word: Observed
@@ -120,8 +117,7 @@ class Observation:
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """Something worth telling while a stage runs."""
 
     stage: str
@@ -129,8 +125,7 @@ class Progress:
     fraction: float | None = None
 
 
-@dataclass(frozen=True)
-class StageContext:
+class StageContext(Struct, frozen=True, dict=True):
     """What a backend needs to carry out one stage of one attempt, again and again until it is done."""
 
     project: Project

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from streamform.diff.compare import compare
 from streamform.diff.deployment import compare_deployment, deployment_facts
 from streamform.diff.match import Hints, hints_of, match_nodes
 from streamform.diff.model import DeploymentChange, Diff, Side
+from streamform.diff.proofs import Proofs
 from streamform.identity.manifest import Manifest, build_manifest, manifest_parts
+from streamform.identity.mapping import StreamMapping, between, merged
+from streamform.identity.structure import structure_of
 from streamform.lifecycle.approval import plan_id_of
 from streamform.lifecycle.deployed import Deployed
 from streamform.lifecycle.ports import Backend, DesiredUnit, Observation, RunningUnit
 from streamform.lifecycle.stages import Observed, Staging, UnitSituation, build_stages
 from streamform.lifecycle.store import artifact_digest
 from streamform.plan.compiled import Compiled
+from streamform.plan.nodes import Plan, SourceSpec, joined
 from streamform.plan.units import Unit, keyed_sources, match_units, plan_components
 from streamform.plan.usage import state_columns
 from streamform.project.model import Project, Target
@@ -25,8 +31,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.journal import Attempt
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPlan:
+class UnitPlan(Struct, frozen=True):
     """Everything that apply needs to know about one unit, and everything that plan shows."""
 
     name: str
@@ -46,8 +51,7 @@ class UnitPlan:
     open_attempt: Attempt | None
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(Struct, frozen=True):
     """A whole target: the diff of all models, and each unit's plan."""
 
     project: Project
@@ -57,17 +61,31 @@ class Situation:
     units: tuple[UnitPlan, ...]
 
 
-def assess(compiled: Compiled, target: Target, deployed: Deployed, backend: Backend, store_address: str, *, observe: bool) -> Situation:
+PlanOf = Callable[[str], Plan | None]
+"""The typed plan of a running unit, None where only its manifest is known."""
+
+
+def assess(
+    compiled: Compiled, target: Target, deployed: Deployed, backend: Backend, store_address: str, *, plan_of: PlanOf, observe: bool
+) -> Situation:
     """The situation of every unit. Without `observe` what is recorded is assumed to be so, and nothing is contacted."""
-    return _Assessment(compiled, target, deployed, backend, store_address, observe=observe).situation()
+    return _Assessment(compiled, target, deployed, backend, store_address, plan_of=plan_of, observe=observe).situation()
 
 
 class _Assessment:
     def __init__(
-        self, compiled: Compiled, target: Target, deployed: Deployed, backend: Backend, store_address: str, *, observe: bool
+        self,
+        compiled: Compiled,
+        target: Target,
+        deployed: Deployed,
+        backend: Backend,
+        store_address: str,
+        *,
+        plan_of: PlanOf,
+        observe: bool,
     ) -> None:
         self.compiled, self.target, self.deployed, self.backend = compiled, target, deployed, backend
-        self.store_address, self.observe = store_address, observe
+        self.store_address, self.plan_of, self.observe = store_address, plan_of, observe
         self.project = compiled.project
         self.hints: Hints = hints_of(self.project)
         self.desired = build_manifest(compiled.plan)
@@ -84,11 +102,44 @@ class _Assessment:
         deployment = {unit.name: self.deployment(unit, desired) for unit, desired in built}
         columns = state_columns(self.compiled.plan)
         every = tuple(dict.fromkeys(change for changes in deployment.values() for change in changes))
-        diff = compare(self.running, self.desired, self.hints, state_columns=columns, deployment=every, side=self.side())
+        self.proofs = self.prove(built)
+        diff = compare(
+            self.running, self.desired, self.hints, state_columns=columns, deployment=every, side=self.side(), proofs=self.proofs
+        )
         plans = [self.unit_plan(unit, desired, diff, deployment[unit.name]) for unit, desired in built]
         plans.sort(key=lambda plan: self.is_split_off(plan))
         plans += [self.gone_plan(name, diff) for name in gone]
         return Situation(self.project, self.target, self.desired, diff, tuple(plans))
+
+    def prove(self, built: list[tuple[Unit, DesiredUnit]]) -> Proofs:
+        """What structural identity says of each unit that runs and differs; nothing is taken apart where nothing does."""
+        mappings: list[StreamMapping] = []
+        is_known = True
+        for unit, desired in built:
+            running = [self.deployed.units[name] for name in unit.was]
+            if not running or (len(running) == 1 and _is_unchanged(desired, running[0])):
+                continue
+            plans = [self.plan_of(name) for name in unit.was]
+            known = [plan for plan in plans if plan is not None]
+            is_known = is_known and len(known) == len(plans)
+            if len(known) == len(plans):
+                mappings.append(between(structure_of(joined(known)), structure_of(desired.plan), self.hints.models))
+        return Proofs(merged(mappings), decides=self.project.identity == "structural", is_known=is_known)
+
+    def carry(self, running: RunningUnit | None, desired: DesiredUnit) -> dict[str, str]:
+        """Which running node each desired one goes on from; a new reader of a source joins another one's clock."""
+        if running is None:
+            return {}
+        known = {node.id for node in running.manifest.nodes}
+        proven = {node: was for node, was in self.proofs.counterparts.items() if was in known and node in desired.plan.by_id}
+        found = dict(match_nodes(running.manifest, desired.manifest, self.hints, proven).nodes)
+        readers = [node for node in running.manifest.nodes if node.operator == "source"]
+        for node in desired.plan.nodes:
+            if isinstance(node.spec, SourceSpec) and node.id not in found:
+                name = f"{node.spec.source.name} ("
+                same = next((reader.id for reader in readers if reader.definition.startswith(name)), None)
+                found.update({} if same is None else {node.id: same})
+        return found
 
     def is_split_off(self, plan: UnitPlan) -> bool:
         """Whether its models still run in a unit that goes on without them, and so has to be applied first."""
@@ -130,8 +181,9 @@ class _Assessment:
             has_savepoint=running is not None and running.savepoint is not None,
             is_regrouped=regrouped,
             replaced=tuple(u.name for u in replaced),
+            slots={n: names for n, names in self.proofs.mapping.slots.items() if self.proofs.decides and n in desired.plan.by_id},
         )
-        carry = {} if running is None else match_nodes(running.manifest, desired.manifest, self.hints).nodes
+        carry = self.carry(running, desired)
         return self.finish(unit.name, unit.models, desired, running, replaced, part, observation, situation, carry)
 
     def is_split(self, unit: Unit) -> bool:
@@ -206,7 +258,7 @@ class _Assessment:
             **staged_subject(staging),
             "nodes": {node.id: node.classification.text for node in part.changed_nodes},
             "deployment": [[c.subject, c.field, c.before, c.after] for c in part.deployment],
-            "policy": None if self.target.approvals is None else asdict(self.target.approvals),
+            "policy": None if self.target.approvals is None else to_builtins(self.target.approvals),
         }
 
 

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Literal
 
+from msgspec import Struct, field
+
 from streamform.backends.base import Capabilities
+from streamform.diff.carry import can_carry, is_repairable, stale_models
 from streamform.diff.model import Classification, Diff
 from streamform.plan.nodes import Plan, SinkSpec, SourceSpec
 
@@ -29,8 +32,7 @@ StageKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Consequence:
+class Consequence(Struct, frozen=True):
     """Something that a stage does to state or output, which an approval covers."""
 
     kind: str
@@ -38,8 +40,7 @@ class Consequence:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """One act. `facts` are the parts that a backend needs and that plan prints."""
 
     kind: StageKind
@@ -52,8 +53,7 @@ class Stage:
         return dict(self.facts).get(name)
 
 
-@dataclass(frozen=True, slots=True)
-class Staging:
+class Staging(Struct, frozen=True):
     """The stages of one unit with what they require of the gate."""
 
     stages: tuple[Stage, ...]
@@ -66,8 +66,7 @@ class Staging:
         return any(stage.kind != "catch-up" for stage in self.stages)
 
 
-@dataclass(frozen=True, slots=True)
-class UnitSituation:
+class UnitSituation(Struct, frozen=True):
     """What build_stages looks at: the unit as desired, what runs, and what was observed."""
 
     plan: Plan | None
@@ -84,6 +83,8 @@ class UnitSituation:
     """Whether its models ran in other units, or with models that are in another unit now."""
     replaced: tuple[str, ...] = ()
     """Running units that end with it, beside the one that keeps its name."""
+    slots: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """For keyed nodes that are proven to hold what a running one holds under other names: desired accumulator -> running accumulator."""
 
 
 def build_stages(situation: UnitSituation, capabilities: Capabilities) -> Staging:
@@ -114,10 +115,32 @@ def _embedded_stages(s: UnitSituation) -> Staging:
         return _rebuilt(s, Classification.STATE_INCOMPATIBLE, "the state database is gone; everything is computed again from the sources")
     if s.unchanged:
         return Staging((CATCH_UP,), (), Classification.SAFE)
-    if s.diff.verdict.can_continue and not s.is_regrouped:
-        stages: list[Stage] = [Stage("continue", "continue from existing state under the new plan")]
-        return Staging((*stages, WRITE_RECORD, CATCH_UP), (), s.diff.verdict)
+    if can_carry(s.diff, s.plan) and not s.is_regrouped:
+        return _continued(s, s.plan)
     return _rebuilt(s, max(s.diff.verdict, Classification.BACKFILL_REQUIRED), "state is computed again from the start of the sources")
+
+
+def _continued(s: UnitSituation, plan: Plan) -> Staging:
+    """Keep the state, migrated where the verdict says so, and repair from it the sinks that an edit behind it leaves stale."""
+    migrates = s.diff.verdict == Classification.STATE_MIGRATION_REQUIRED
+    text = f"continue from existing state under the new plan{', migrated' if migrates else ''}"
+    facts: tuple[tuple[str, Any], ...] = (("slots", {node: dict(names) for node, names in s.slots.items()}),) if s.slots else ()
+    stale = stale_models(s.diff, plan)
+    repaired = [model for model in stale if is_repairable(plan, model)]
+    repairs = [
+        Stage("repair-sink", f"make the sink of `{m}` equal to a fresh run's, from the kept state", (("model", m), ("from", "state")))
+        for m in repaired
+    ]
+    consequences = tuple(Consequence("stale-rows", m, _STALE[m in repaired].format(model=m)) for m in stale)
+    stages = (Stage("continue", text, facts), *repairs, WRITE_RECORD, CATCH_UP)
+    return Staging(stages, consequences, s.diff.verdict)
+
+
+_STALE = {
+    True: "rows of `{model}` that the new plan does not give are repaired from the kept state",
+    False: "rows of `{model}` that were written before the change stay as they are until their keys change",
+}
+"""By whether the sink is repaired."""
 
 
 def _rebuilt(s: UnitSituation, requires: Classification, why: str) -> Staging:

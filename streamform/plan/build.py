@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic
@@ -46,28 +47,24 @@ from streamform.values.instants import render_duration
 from streamform.values.rows import Column, Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """What a model reads: declared sources with their contracts, and the sinks of the models planned so far."""
-
-    sources: Mapping[str, Source]
-    contracts: Mapping[str, tuple[BoundContract, ...]]
-    sinks: Mapping[str, Node]
-    clocked: Mapping[str, bool]
-    """Whether a planned model has a source with event time upstream."""
-    expiring: Mapping[str, bool]
-    """Whether a planned model shows rows of keyed state that has a retention."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuiltModel:
+class BuiltModel(Struct, frozen=True):
     """A model's nodes, or what is wrong with its contract."""
 
     model: PlannedModel
     nodes: tuple[Node, ...]
     clocked: bool
+    """Whether a source with event time is upstream."""
     expiring: bool
+    """Whether it shows rows of keyed state that has a retention."""
     diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class Upstream(Struct, frozen=True):
+    """What a model reads: declared sources with their contracts, and the models planned so far."""
+
+    sources: Mapping[str, Source]
+    contracts: Mapping[str, tuple[BoundContract, ...]]
+    built: Mapping[str, BuiltModel]
 
 
 def build_model(model: Model, relation: Relation, upstream: Upstream) -> BuiltModel:
@@ -98,9 +95,10 @@ class _Builder:
         if isinstance(relation, SourceScan):
             return self.source(relation)
         if isinstance(relation, ModelScan):
-            sink = self.upstream.sinks[relation.model]
-            self.clocked |= self.upstream.clocked[relation.model]
-            self.expiring |= self.upstream.expiring[relation.model]
+            read = self.upstream.built[relation.model]
+            sink = read.nodes[-1]
+            self.clocked |= read.clocked
+            self.expiring |= read.expiring
             return sink
         if isinstance(relation, Union):
             return self.union(relation)

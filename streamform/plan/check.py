@@ -120,9 +120,9 @@ def _check_contracts(loaded: Loaded, source: Source) -> Iterator[Diagnostic]:
 def _check_reads(project: Project, graph: Graph, model: Model, statement: Statement | None) -> Iterator[Diagnostic]:
     reads = graph.reads[model.name]
     places = _call_places(statement)
-    sources, models = [s.name for s in project.sources], [m.name for m in project.models]
     for name in reads.sources:
-        if name not in sources:
+        if project.source(name) is None:
+            sources = [s.name for s in project.sources]
             yield problem(
                 "SF106",
                 path=model.path,
@@ -136,7 +136,8 @@ def _check_reads(project: Project, graph: Graph, model: Model, statement: Statem
         where = places.get(("ref", name))
         if name == model.name:
             yield problem("SF105", path=model.path, where=where, model=model.name)
-        elif name not in models:
+        elif project.model(name) is None:
+            models = [m.name for m in project.models]
             yield problem(
                 "SF104", path=model.path, where=where, model=model.name, name=name, suggestion=suggest(name, models), known=listed(models)
             )

@@ -6,16 +6,16 @@ Rows E1 to E5 are the event time page's declarations. A clock is declared here a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from streamform.project.model import LateEvents, Source
 from streamform.sql.expressions import ColumnRef, Output
 from streamform.values.rows import Schema
 
 
-@dataclass(frozen=True, slots=True)
-class SourceClock:
+class SourceClock(Struct, frozen=True):
     """Event time of a source: the column, the delay that its watermark allows, and what happens to late events."""
 
     column: str

@@ -38,6 +38,7 @@ class _Compiler:
         self.contracts: dict[str, tuple[BoundContract, ...]] = {}
         self.built: dict[str, BuiltModel] = {}
         self.refused: list[BuiltModel] = []
+        self.upstream = Upstream({s.name: s for s in self.project.sources}, self.contracts, self.built)
 
     def compile(self) -> Compiled:
         reads = {model.name: self.parse(model) for model in self.project.models}
@@ -129,7 +130,7 @@ class _Compiler:
         if isinstance(relation, list):
             self.problems.extend(relation)
             return
-        built = build_model(model, relation, self.upstream())
+        built = build_model(model, relation, self.upstream)
         self.problems.extend(built.diagnostics)
         if any(d.severity == "error" for d in built.diagnostics):
             self.refused.append(built)
@@ -147,17 +148,8 @@ class _Compiler:
         return True
 
     def catalog(self, reads: Reads) -> Catalog:
-        sources = {s.name: s.schema for s in self.project.sources if s.name in reads.sources}
+        sources = {name: self.upstream.sources[name].schema for name in reads.sources}
         return Catalog(sources, {name: self.sink(name).schema for name in reads.models})
-
-    def upstream(self) -> Upstream:
-        return Upstream(
-            {s.name: s for s in self.project.sources},
-            self.contracts,
-            {name: built.nodes[-1] for name, built in self.built.items()},
-            {name: built.clocked for name, built in self.built.items()},
-            {name: built.expiring for name, built in self.built.items()},
-        )
 
     def sink(self, name: str) -> Node:
         return self.built[name].nodes[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from streamform.diagnostics import Diagnostic
 from streamform.plan.graph import Graph
@@ -10,8 +10,7 @@ from streamform.plan.nodes import Plan
 from streamform.project.model import Project
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(Struct, frozen=True):
     """A project with its graph, the plan of every model that compiles, and all that is wrong."""
 
     project: Project

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """The inputs that one model names, in the order of its text, each once."""
 
     sources: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """Models and what they read. `order` is empty when there is a cycle."""
 
     reads: Mapping[str, Reads]

@@ -7,8 +7,9 @@ columns and a window's time decide.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from streamform.plan.clock import source_clock
 from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, Plan, ProjectSpec, SourceSpec, UnionSpec
@@ -31,8 +32,7 @@ Origins = frozenset[Origin]
 NONE: Origins = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnLineage:
+class ColumnLineage(Struct, frozen=True):
     """Where one column of a model comes from, one model back and, through all models, at the sources."""
 
     model: str
@@ -45,8 +45,7 @@ class ColumnLineage:
     """Source columns that decide which rows it is computed from."""
 
 
-@dataclass(slots=True)
-class _Traced:
+class _Traced(Struct):
     """What is known about a node's output."""
 
     columns: dict[str, Origins]

@@ -6,10 +6,11 @@ the canonical text of the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct
 
 from streamform.project.model import Endpoint, Materialized, Source, WindowType
 from streamform.sql.expressions import AggregateCall, ColumnRef, Expression, Output
@@ -22,8 +23,7 @@ UNBOUNDED_RETENTION = "unbounded"
 UNTIL_CLOSE = "until-close"
 
 
-@dataclass(frozen=True, slots=True)
-class Changelog:
+class Changelog(Struct, frozen=True):
     """What kind of changes a node emits, and the columns that identify a row where rows are updated."""
 
     mode: Literal["append", "upsert", "retract"]
@@ -41,8 +41,7 @@ APPEND = Changelog("append")
 RETRACT = Changelog("retract")
 
 
-@dataclass(frozen=True, slots=True)
-class WindowContract:
+class WindowContract(Struct, frozen=True):
     """A window over the time attribute, whose result is emitted once. Fixed windows are aligned to the epoch."""
 
     time: str
@@ -73,8 +72,7 @@ def window_text(fields: Iterable[tuple[str, str]]) -> str:
     return f"{named.pop('type')}({' '.join(f'{short.get(name, name)}={value}' for name, value in named.items())})"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedState:
+class KeyedState(Struct, frozen=True):
     """What an aggregate keeps for each key."""
 
     keys: tuple[str, ...]
@@ -83,38 +81,33 @@ class KeyedState:
     window: WindowContract | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BoundContract:
+class BoundContract(Struct, frozen=True):
     """A source's contract over typed columns; an event meets it when the condition is true."""
 
     name: str
     condition: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSpec:
+class SourceSpec(Struct, frozen=True):
     """Reads a source's events."""
 
     source: Source
     contracts: tuple[BoundContract, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FilterSpec:
+class FilterSpec(Struct, frozen=True):
     """Keeps the rows for which the predicate is true."""
 
     predicate: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectSpec:
+class ProjectSpec(Struct, frozen=True):
     """Computes outputs from each row."""
 
     outputs: tuple[Output, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateSpec:
+class AggregateSpec(Struct, frozen=True):
     """Folds rows into one row a key, or one row a key and window."""
 
     keys: tuple[ColumnRef, ...]
@@ -125,13 +118,11 @@ class AggregateSpec:
     """Whether a key that expires is deleted from the output, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnionSpec:
+class UnionSpec(Struct, frozen=True):
     """Hands on the rows of every input, column by column in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkSpec:
+class SinkSpec(Struct, frozen=True):
     """Hands a model's changelog to its readers, and to an endpoint where one is declared."""
 
     materialized: Materialized
@@ -142,8 +133,7 @@ class SinkSpec:
 Spec = SourceSpec | FilterSpec | ProjectSpec | AggregateSpec | UnionSpec | SinkSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One operator of the plan."""
 
     id: str
@@ -156,11 +146,10 @@ class Node:
     changelog: Changelog
     state: KeyedState | None
     time: str | None
-    spec: Spec = field(repr=False)
+    spec: Spec
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedModel:
+class PlannedModel(Struct, frozen=True):
     """A model's declared contract and the node whose output it is."""
 
     name: str
@@ -169,8 +158,7 @@ class PlannedModel:
     output: str
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(Struct, frozen=True, dict=True):
     """An application: its models in dependency order, and their nodes in the same order.
 
     Invariants: ids are unique; inputs come before the nodes that read them; each model's output is its sink.
@@ -232,6 +220,14 @@ class Plan:
             seen.add(node.id)
         for model in self.models:
             assert self.by_id[model.output].kind == "sink", f"{model.output} is not a sink"
+
+
+def joined(plans: Sequence[Plan]) -> Plan:
+    """Several plans that read nothing of each other as one."""
+    if len(plans) == 1:
+        return plans[0]
+    models, nodes = (m for plan in plans for m in plan.models), (n for plan in plans for n in plan.nodes)
+    return Plan(plans[0].application, tuple(models), tuple(nodes))
 
 
 def node_id(model: str, kind: str, ordinal: int) -> str:

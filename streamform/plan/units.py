@@ -6,14 +6,14 @@ Edges are ref()s; sharing a source connects nothing. A change in one unit never 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamform.plan.graph import components
 from streamform.plan.nodes import Plan, SourceSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """A set of models that are deployed together, under a name that it keeps."""
 
     name: str

@@ -150,6 +150,7 @@ class ProjectDocument(_Strict):
 
     name: str
     version: int
+    identity: Literal["conservative", "structural"] = "conservative"
     emit_unchanged: bool = True
     groups: dict[str, list[str]] = {}
     models: dict[str, ModelDocument | None] | None = None

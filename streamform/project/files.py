@@ -6,8 +6,10 @@ Separate from load.py because a compile that is found in the cache needs nothing
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic, Location, with_excerpt
@@ -16,8 +18,7 @@ PROJECT_FILE, SOURCES_FILE, MODELS_FOLDER, TESTS_FOLDER = "streamform.yml", "sou
 MAX_SQL_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFiles:
+class ProjectFiles(Struct, frozen=True):
     """The text of a project's files, by path relative to the project folder, in name order.
 
     streamform.yaml stands under streamform.yml, sources.yaml under sources.yml; `actual` maps to the names on disk.

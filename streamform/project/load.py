@@ -5,7 +5,7 @@ Every document that does not load is reported in the same run; nothing is checke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from streamform.codes import problem
 from streamform.diagnostics import Diagnostic, Diagnostics, Location
@@ -16,8 +16,7 @@ from streamform.project.files import MODELS_FOLDER, PROJECT_FILE, SOURCES_FILE, 
 from streamform.project.tree import Document, TreeError, parse_tree
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A project with the documents that know where its parts stand."""
 
     project: m.Project
@@ -87,6 +86,7 @@ def _project(files: ProjectFiles, doc: d.ProjectDocument, sources: d.SourcesDocu
         tuple(sorted(models, key=lambda model: model.name)),
         d.to_sources(sources) if sources else (),
         tuple(d.to_target(name, target, doc.groups) for name, target in (doc.targets or {}).items()),
+        doc.identity,
         doc.emit_unchanged,
     )
 

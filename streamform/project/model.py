@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from streamform.values.rows import Schema
 
@@ -14,8 +17,7 @@ LateEvents = Literal["drop", "keep", "quarantine"]
 WindowType = Literal["tumbling", "hopping", "cumulating", "session"]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Where events come from or changes go to."""
 
     connector: Connector
@@ -39,8 +41,7 @@ class Endpoint:
         return (self.connector, self.topic or "", self.path or "", self.table or "")
 
 
-@dataclass(frozen=True, slots=True)
-class Contract:
+class Contract(Struct, frozen=True, forbid_unknown_fields=True):
     """A rule that each event of a source must meet: columns that must have a value, or a condition."""
 
     name: str
@@ -48,8 +49,7 @@ class Contract:
     check: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
     """A declared input. Columns are in alphabetical order, as manifests keep them."""
 
     name: str
@@ -68,8 +68,7 @@ class Source:
         return [column.name for column in self.schema]
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True, forbid_unknown_fields=True):
     """How an aggregate cuts time into pieces."""
 
     type: WindowType
@@ -79,8 +78,7 @@ class Window:
     """Of hopping windows the slide, of cumulating ones the step; 0 for the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
+class Model(Struct, frozen=True, forbid_unknown_fields=True):
     """A model: its SQL and its declared contract with readers."""
 
     name: str
@@ -98,8 +96,7 @@ class Model:
     """Whether a key whose retention has passed leaves its row where it is, or takes it out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True, forbid_unknown_fields=True):
     """Who must agree before a target changes."""
 
     above: str = "SAFE"
@@ -112,8 +109,7 @@ class Policy:
     trust_os_user: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FlinkSettings:
+class FlinkSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How a Flink cluster is reached. Addresses may hold ${NAME} references."""
 
     gateway: str
@@ -123,16 +119,14 @@ class FlinkSettings:
     plans: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaSettings:
+class KafkaSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The brokers of a target."""
 
     bootstrap_servers: str
     startup: Literal["earliest", "latest"] = "earliest"
 
 
-@dataclass(frozen=True, slots=True)
-class IcebergSettings:
+class IcebergSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The catalog of a target."""
 
     catalog: str
@@ -140,8 +134,7 @@ class IcebergSettings:
     s3_endpoint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True, forbid_unknown_fields=True):
     """A place where the project is deployed."""
 
     name: str
@@ -157,8 +150,7 @@ class Target:
     sinks: tuple[tuple[str, Endpoint], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """Everything that was declared. Models and sources are sorted by name, targets keep their order."""
 
     root: str
@@ -167,20 +159,30 @@ class Project:
     models: tuple[Model, ...] = ()
     sources: tuple[Source, ...] = ()
     targets: tuple[Target, ...] = ()
+    identity: Literal["conservative", "structural"] = "conservative"
+    """What the plan diff goes by: places alone, or also what is computed."""
     emit_unchanged: bool = True
     """Whether fixtures list updates that change nothing; concerns their comparison alone."""
 
     def model(self, name: str) -> Model | None:
         """The model of this name."""
-        return next((m for m in self.models if m.name == name), None)
+        return self._models.get(name)
 
     def source(self, name: str) -> Source | None:
         """The source of this name."""
-        return next((s for s in self.sources if s.name == name), None)
+        return self._sources.get(name)
 
     def target(self, name: str) -> Target | None:
         """The target of this name."""
         return next((t for t in self.targets if t.name == name), None)
+
+    @cached_property
+    def _models(self) -> dict[str, Model]:
+        return {model.name: model for model in self.models}
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        return {source.name: source for source in self.sources}
 
 
 def for_target(project: Project, target: Target) -> Project:

@@ -6,9 +6,10 @@ Nothing is resolved here: `${NAME}` stays as it is written.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl
+
+from msgspec import Struct
 
 REFERENCE = r"\$\{[A-Za-z_][A-Za-z0-9_]*\}"
 EXAMPLE = "postgresql://USER:${PASSWORD}@HOST:5432/DATABASE, sqlite:///FILE, or a folder"
@@ -24,8 +25,7 @@ SECRET_OPTIONS = frozenset({"password", "sslpassword"})
 POSTGRES = ("postgresql", "postgresql+psycopg")
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseAddress:
+class DatabaseAddress(Struct, frozen=True):
     """A database. Parts are as they are written: percent-encoded, with references in them."""
 
     kind: Literal["postgresql", "sqlite"]

@@ -8,11 +8,11 @@ documents, deep nesting and alias bombs are refused with their place.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import yaml
+from msgspec import Struct
 from yaml.resolver import BaseResolver
 
 from streamform.codes import problem
@@ -80,8 +80,7 @@ class TreeError(Exception):
         self.diagnostic = diagnostic
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A parsed file: its plain value, and the nodes that know where each part stands."""
 
     file: str

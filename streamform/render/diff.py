@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from streamform.diff.model import Classification, Diff, FieldChange, ModelDiff, NodeDiff, Side
+from streamform.diff.model import Classification, Diff, DiffNote, FieldChange, ModelDiff, NodeDiff, Side
 from streamform.diff.rules import sentence
 from streamform.identity.fingerprint import short
 from streamform.render.words import counted, title
@@ -13,6 +13,7 @@ from streamform.render.words import counted, title
 DIFF_VERSION = 1
 
 _MODEL_LINES = {
+    Classification.SAFE: "nothing to do",
     Classification.COMPATIBLE: "redeploy; existing state continues",
     Classification.STATE_MIGRATION_REQUIRED: "state migration required",
     Classification.BACKFILL_REQUIRED: "backfill required",
@@ -37,7 +38,21 @@ def render_diff(diff: Diff, project: str, against: str) -> str:
         ]
         blocks.append("\n".join(["deployment", *lines]))
     blocks.append(verdict_line(diff))
-    return "\n\n".join(blocks) + "\n" + "".join(f"warning: {warning}\n" for warning in diff.warnings)
+    notes = "".join(f"note: {note_text(note)}\n" for note in diff.notes)
+    return "\n\n".join(blocks) + "\n" + "".join(f"warning: {warning}\n" for warning in diff.warnings) + notes
+
+
+_NOTES = {
+    "proved": "`{subject}` computes what `{counterpart}` computes ({rewrites}); in structural identity it costs nothing",
+    "renamed": "`{subject}` holds what `{counterpart}` held, which is gone; if it was renamed, add `renamed_from: {counterpart}` to it",
+    "unknown": "only a manifest of the running side is known, so structural identity can prove nothing and the diff is conservative",
+}
+"""What each kind of note says."""
+
+
+def note_text(note: DiffNote) -> str:
+    """A note as users read it."""
+    return _NOTES[note.kind].format(subject=note.subject, counterpart=note.counterpart, rewrites=note.rewrites)
 
 
 def _header(diff: Diff, project: str, against: str) -> str:
@@ -95,6 +110,10 @@ def diff_document(diff: Diff, target: str | None) -> dict[str, Any]:
         "models": [_model_document(model) for model in diff.models],
         "warnings": list(diff.warnings),
     }
+    document["notes"] = [
+        {"kind": n.kind, "subject": n.subject, "counterpart": n.counterpart, "rewrites": n.rewrites, "text": note_text(n)}
+        for n in diff.notes
+    ]
     document["deployment"] = [
         {
             "subject": c.subject,

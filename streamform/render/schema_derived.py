@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter
+from msgspec import Struct
+from msgspec.json import schema_components
+from pydantic import BaseModel
 
 from streamform.identity.read import ManifestDocument, RecordDocument
 from streamform.lifecycle.journal import ATTEMPT_VERSION, Attempt
@@ -112,14 +114,22 @@ _ORDER = ("description", "type", "properties", "required", "additionalProperties
 """Keywords in the order in which they are easiest to read; others come first."""
 
 
-def derived(kind: type, name: str, about: str) -> Schema:
+def derived(kind: type[BaseModel | Struct], name: str, about: str) -> Schema:
     """The schema that a reader's type has, with names and words of this product."""
-    schema: Schema = TypeAdapter(kind).json_schema(by_alias=True)
-    parts = schema.pop("$defs", {})
+    schema, parts = _own_schema(kind)
     found = _described({**_plain(schema), "description": about}, name)
     if not parts:
         return found
     return found | {"$defs": {_named(part): _described(_plain(value), _named(part)) for part, value in sorted(parts.items())}}
+
+
+def _own_schema(kind: type[BaseModel | Struct]) -> tuple[Schema, dict[str, Schema]]:
+    """The schema of a type as its library gives it, and those of its parts."""
+    if issubclass(kind, BaseModel):
+        schema: Schema = kind.model_json_schema(by_alias=True)
+        return schema, schema.pop("$defs", {})
+    _, parts = schema_components([kind])
+    return parts.pop(kind.__name__), parts
 
 
 def _named(part: str) -> str:

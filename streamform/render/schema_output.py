@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from streamform.diff.model import Change, ChangeKind, Classification
+from streamform.diff.model import Change, ChangeKind, Classification, NoteKind
 from streamform.lifecycle.approval import Status
 from streamform.lifecycle.stages import Observed, StageKind
 from streamform.project.model import Connector, Materialized
@@ -137,6 +137,13 @@ DEPLOYMENT_CHANGE = Part(
         },
     ),
 )
+DIFF_NOTE = Part(
+    "DiffNote",
+    shape(
+        "Something worth knowing that decides nothing: what structural identity proves, or a hint to add.",
+        {"kind": one_of(get_args(NoteKind)), "subject": TEXT, "counterpart": TEXT, "rewrites": TEXT, "text": TEXT},
+    ),
+)
 WRITTEN_PLAN = Part(
     "WrittenPlan",
     shape("The deploy plan that --out wrote.", {"file": TEXT, "plan_id": TEXT, "action": DEPLOY_ACTION, "digest": DIGEST}),
@@ -156,8 +163,10 @@ def diff_schema() -> Schema:
             "verdict": CLASSIFICATION,
             "models": list_of(MODEL_DIFF),
             "warnings": TEXTS,
+            "notes": Maybe(list_of(DIFF_NOTE)),
             "deployment": Maybe(list_of(DEPLOYMENT_CHANGE)),
             "units": Maybe(list_of(UNIT)),
+            "counterexamples": Maybe(list_of(ANY_OBJECT)),
             "deploy_plan": Maybe(WRITTEN_PLAN),
         },
     )

@@ -6,22 +6,21 @@ Shape: a schema is plain JSON in draft 2020-12. A Part is a schema with a name; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 Schema = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True, dict=True):
     """A named schema, referred to wherever it occurs."""
 
     name: str
     schema: Schema
 
 
-@dataclass(frozen=True)
-class Maybe:
+class Maybe(Struct, frozen=True, dict=True):
     """A field that may be left out, or null."""
 
     of: Any

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from streamform.codes import CODES, Code
 from streamform.diff.deployment import DEPLOYMENT
 from streamform.diff.rules import RULES
+from streamform.identity.keys import IDENTITIES
+from streamform.identity.rewrites import REWRITES
 from streamform.lifecycle.gate import GATE
 from streamform.plan.changelog import MODES
 from streamform.plan.clock import CLOCK_RULES
@@ -43,10 +45,17 @@ def _rules() -> str:
     )
     modes = markdown_table(("row", "operator", "over", "emits", "why"), ((m.id, m.node, m.over, m.emits, m.why) for m in MODES))
     clock = markdown_table(("row", "declaration", "meaning"), ((c.id, f"`{c.declaration}`", c.meaning) for c in CLOCK_RULES))
+    rewrites = markdown_table(("row", "what may differ", "why it computes the same"), ((r.id, r.name, r.proof) for r in REWRITES))
+    identities = markdown_table(
+        ("identity", "of", "two are equal when", "compared across plans", "here"),
+        ((i.name, i.scope, i.equal_when, "yes" if i.across_plans else "no", i.here) for i in IDENTITIES),
+    )
     gate = markdown_table(("row", "opens", "rule"), ((g.id, "yes" if g.opens else "no", g.sentence) for g in GATE))
     return (
         f"{GENERATED}# Rules\n\n## The plan diff\n\nOf the rows that apply to a node the most severe wins, the first of equals.\n\n{diff}\n"
         f"## Deployment facts\n\nWhat no manifest holds, compared with the artifact of the last apply.\n\n{deployment}\n"
+        f"## Structural identity\n\nThe rewrites that change no structural key. The list is closed.\n\n{rewrites}\n"
+        f"Identities, and which of them decide anything between two plans:\n\n{identities}\n"
         f"## Changelog modes\n\n{modes}\n## Event time\n\n{clock}\n## The gate\n\nThe first row that applies decides.\n\n{gate}"
     )
 

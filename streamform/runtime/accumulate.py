@@ -6,7 +6,7 @@ rows only go in, so MIN keeps one value; over updating input rows come out too, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from streamform.runtime.codegen import Code, expression_code
 from streamform.sql.aggregates import AGGREGATES, AggregateFunction
@@ -16,8 +16,7 @@ from streamform.sql.numeric import ValueLost
 Lines = list[str]
 
 
-@dataclass(slots=True)
-class Accumulator:
+class Accumulator(Struct):
     """One aggregate's code over the entry `e` and the row `r`."""
 
     initial: list[str]
@@ -31,8 +30,7 @@ class Accumulator:
     """Over append input: takes in the slots of another entry `o`."""
 
 
-@dataclass(slots=True)
-class _Slots:
+class _Slots(Struct):
     """Hands out positions in the entry."""
 
     next: int

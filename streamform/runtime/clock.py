@@ -5,7 +5,7 @@ The watermark is judged before an event moves it, so an event never makes itself
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from streamform.plan.clock import SourceClock
 
@@ -13,8 +13,7 @@ NEVER = -(2**63)
 """The watermark before anything was seen. Units: milliseconds."""
 
 
-@dataclass(slots=True)
-class RunningClock:
+class RunningClock(Struct):
     """How far event time has come. `watermark_ms` only ever grows."""
 
     declared: SourceClock

@@ -7,9 +7,10 @@ the right side only when the left does not decide, as Flink's generated code doe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from msgspec import Struct, field
 
 from streamform.sql.casts import converter, safely
 from streamform.sql.expressions import Call, Cast, ColumnRef, Expression, Literal
@@ -24,8 +25,7 @@ NEVER_NULL = frozenset(
 )
 
 
-@dataclass(slots=True)
-class Code:
+class Code(Struct):
     """Code under construction: the positions of columns in `r`, and the objects that generated names stand for."""
 
     columns: dict[str, int]

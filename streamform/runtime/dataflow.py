@@ -6,16 +6,17 @@ deadline of some keyed node downstream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
 from decimal import localcontext
+
+from msgspec import Struct, field
 
 from streamform.errors import DataError
 from streamform.plan.nodes import AggregateSpec, Node, Plan, SinkSpec, SourceSpec
 from streamform.runtime.keyed import AggregateOperator
 from streamform.runtime.operators import Batch, Operator, Rejected, SourceOperator, build_operator, memory_store
-from streamform.runtime.records import INSERT, Change
-from streamform.runtime.state import StateStore
+from streamform.runtime.records import INSERT, Change, Key
+from streamform.runtime.state import Entry, StateStore
 from streamform.runtime.windows import SessionOperator, Windowed, WindowOperator
 from streamform.values.rows import EXACT, Row
 
@@ -23,8 +24,7 @@ LATE = "late"
 """What quarantine says about a late event, in the place of a contract's name."""
 
 
-@dataclass(slots=True)
-class SourceCounts:
+class SourceCounts(Struct):
     """What happened to a source's events."""
 
     delivered: int = 0
@@ -32,8 +32,7 @@ class SourceCounts:
     quarantined: int = 0
 
 
-@dataclass(slots=True)
-class Drained:
+class Drained(Struct):
     """What came out since the last drain."""
 
     changes: dict[str, list[Change]] = field(default_factory=dict)
@@ -206,6 +205,17 @@ class Dataflow:
             f"event {number} has no `{column}`; source `{spec.source.name}` orders events by it",
             f"give the event a time, or quarantine such events with a contract: not_null: [{column}]",
         )
+
+    def limit_to(self, nodes: Collection[str]) -> None:
+        """Hand rows to these nodes only, from now on."""
+        self.readers = {name: [reader for reader in readers if reader in nodes] for name, readers in self.readers.items()}
+
+    def show(self, node_id: str, entries: Iterable[tuple[Key, Entry]]) -> None:
+        """Hand on what entries of a keyed node without windows show, as rows that have just come about."""
+        operator = self.operators[node_id]
+        assert isinstance(operator, AggregateOperator), f"{node_id} shows nothing by itself"
+        with localcontext(EXACT):
+            self._deliver(node_id, [(INSERT, operator.shown(key, entry, (None,)), None) for key, entry in entries])
 
     def watermark(self, node_id: str, watermark_ms: int) -> None:
         """Advance a source's watermark explicitly; one that is behind has no effect."""

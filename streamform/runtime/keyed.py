@@ -228,6 +228,18 @@ def _fold_source(spec: AggregateSpec, key: str, values: list[Accumulator], *, la
     return "\n".join([*head, *indented(body, 2), "    return out", ""])
 
 
+def empty_entry(node: Node, below: Node) -> Entry:
+    """An entry into which no row was taken. Sessions have none."""
+    spec = node.spec
+    assert isinstance(spec, AggregateSpec)
+    code = Code(positions([column.name for column in below.schema]))
+    values = accumulators(spec.calls, code, updating=below.changelog.is_updating and spec.window is None)
+    slots = sum(count for _, count in entry_layout(node, below))
+    source = f"def empty():\n    return {_initial(values)}\n"
+    entry: Entry = code.compile(source, "empty")()
+    return entry + [0] * (slots - len(entry))
+
+
 def entry_layout(node: Node, below: Node) -> tuple[tuple[str, int], ...]:
     """What an entry of a keyed node holds, in order: each accumulator with its number of slots, then what the node adds."""
     spec = node.spec

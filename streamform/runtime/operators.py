@@ -7,8 +7,9 @@ saved and loaded again continues as if nothing had happened.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from streamform.plan.clock import source_clock
 from streamform.plan.nodes import AggregateSpec, FilterSpec, Node, ProjectSpec, SourceSpec
@@ -30,8 +31,7 @@ def column_names(node: Node) -> list[str]:
     return [column.name for column in node.schema]
 
 
-@dataclass(slots=True)
-class Rejected:
+class Rejected(Struct):
     """An event that a contract kept out."""
 
     row: Row

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
+
+from msgspec import Struct
 
 from streamform.runtime.records import DELETE, INSERT, OPERATION_NAMES, Change
 from streamform.simulator.fixture import ExpectedRecord, Match, event_row, expected_row
@@ -19,8 +20,7 @@ UNLISTED = "unexpected: no record of the fixture is left that it could be"
 MISSING = "missing: the model emitted nothing here"
 
 
-@dataclass(frozen=True, slots=True)
-class RowReport:
+class RowReport(Struct, frozen=True):
     """One expected record beside the one that was emitted at its place."""
 
     index: int
@@ -29,8 +29,7 @@ class RowReport:
     problem: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """An expected record with its values in the output's types. Only columns in `compared` matter."""
 
     op: int

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamform.plan.nodes import FilterSpec, Plan, SourceSpec
 from streamform.simulator.run import FixtureReport
 
 
-@dataclass(frozen=True, slots=True)
-class FilterCoverage:
+class FilterCoverage(Struct, frozen=True):
     """One filter: rows let through and kept out by all fixtures."""
 
     node: str
@@ -26,8 +26,7 @@ class FilterCoverage:
         return None if self.kept and self.dropped else "every row passes" if self.kept else "no row passes"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCoverage:
+class ModelCoverage(Struct, frozen=True):
     """One model."""
 
     model: str

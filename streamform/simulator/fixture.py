@@ -7,8 +7,9 @@ makes the fixture fail.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from streamform.codes import listed, problem, suggest
 from streamform.diagnostics import Diagnostic, Location
@@ -25,24 +26,21 @@ STANDARD_INPUT = "<stdin>"
 Match = Literal["exact", "unordered", "partial"]
 
 
-@dataclass(frozen=True, slots=True)
-class GivenEvent:
+class GivenEvent(Struct, frozen=True):
     """An event by column, as written; columns that are left out are NULL. `source` is None where there is only one."""
 
     columns: dict[str, Any]
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GivenRows:
+class GivenRows(Struct, frozen=True):
     """The events of a file, read as its source's format reads it."""
 
     file: str
     source: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GivenWatermark:
+class GivenWatermark(Struct, frozen=True):
     """An explicit watermark; of every source where none is named."""
 
     watermark_ms: int
@@ -52,8 +50,7 @@ class GivenWatermark:
 Given = GivenEvent | GivenRows | GivenWatermark
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedRecord:
+class ExpectedRecord(Struct, frozen=True):
     """A record that the model must emit: its operation and output columns, and the row before an update where it is written."""
 
     op: int
@@ -61,8 +58,7 @@ class ExpectedRecord:
     before: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(Struct, frozen=True):
     """What comes after a change of the project: the revision before, the plan's verdict, and the events after."""
 
     project: str
@@ -70,8 +66,7 @@ class Upgrade:
     given: tuple[Given, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fixture:
+class Fixture(Struct, frozen=True):
     """One test of one model."""
 
     model: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
+
+from msgspec import Struct, field
 
 from streamform.errors import DataError
 from streamform.plan.nodes import Plan, SourceSpec
@@ -26,8 +27,7 @@ RowsOf = Callable[[Source, str], Iterable[Row]]
 """The rows of a file, as its source's format reads them. Raises: DataError."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedReport:
+class ListedReport(Struct, frozen=True):
     """One listed late or quarantined event beside the one that was."""
 
     index: int
@@ -36,8 +36,7 @@ class ListedReport:
     problem: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(Struct, frozen=True):
     """What the events of a fixture went through, for coverage."""
 
     models: frozenset[str]
@@ -47,8 +46,7 @@ class Reached:
     """Sources of which an event was late."""
 
 
-@dataclass(frozen=True, slots=True)
-class FixtureReport:
+class FixtureReport(Struct, frozen=True):
     """The outcome of one fixture."""
 
     model: str
@@ -263,8 +261,7 @@ def _plain(listed: dict[str, Any]) -> dict[str, Any]:
     return {name: value if isinstance(value, (str, int, bool, type(None))) else float(value) for name, value in listed.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(Struct, frozen=True):
     unlisted: str
     missing: str
     different: str

@@ -6,31 +6,34 @@ everything is computed again from the first event.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from msgspec import Struct
+from msgspec.structs import replace
 
+from streamform.diff.carry import can_carry
 from streamform.diff.compare import compare
 from streamform.diff.match import Hints, match_nodes
+from streamform.diff.proofs import Proofs
 from streamform.errors import DataError
 from streamform.identity.manifest import build_manifest
-from streamform.plan.nodes import Node, Plan, SourceSpec
+from streamform.identity.mapping import between
+from streamform.identity.structure import structure_of
+from streamform.plan.nodes import Plan
 from streamform.plan.usage import state_columns
 from streamform.runtime.dataflow import Dataflow, Drained
-from streamform.runtime.keyed import AggregateOperator, entry_layout
-from streamform.runtime.state import MemoryStore, StateStore
-from streamform.runtime.windows import Windowed, node_deadline
+from streamform.simulator.carry import Carry, carried
 from streamform.simulator.fixture import Fixture, FixtureError
 from streamform.simulator.run import FixtureReport, RowsOf, Simulation, failed, judge_error, merged, no_files, upstream_part
 from streamform.values.rows import Row
 
 
-@dataclass(frozen=True, slots=True)
-class Revisions:
+class Revisions(Struct, frozen=True):
     """The project before and after."""
 
     before: Plan
     after: Plan
     hints: Hints
+    is_structural: bool = False
+    """Whether the diff goes by structural identity."""
 
 
 def run_upgrade(fixture: Fixture, revisions: Revisions, *, emit_unchanged: bool = True, rows_of: RowsOf = no_files) -> FixtureReport:
@@ -56,9 +59,12 @@ class _Upgrade:
         self.fixture, self.emit_unchanged, self.rows_of = fixture, emit_unchanged, rows_of
         self.before, self.after = upstream_part(revisions.before, model), upstream_part(revisions.after, fixture.model)
         running, desired = build_manifest(self.before), build_manifest(self.after)
-        diff = compare(running, desired, revisions.hints, state_columns=state_columns(self.after))
-        self.verdict, self.continues = diff.verdict.text, diff.verdict.can_continue
-        self.carry = match_nodes(running, desired, revisions.hints).nodes
+        mapping = between(structure_of(self.before), structure_of(self.after), revisions.hints.models)
+        proofs = Proofs(mapping, decides=revisions.is_structural)
+        diff = compare(running, desired, revisions.hints, state_columns=state_columns(self.after), proofs=proofs)
+        self.verdict, self.continues = diff.verdict.text, can_carry(diff, self.after)
+        nodes = match_nodes(running, desired, revisions.hints, proofs.counterparts).nodes
+        self.carry = Carry(self.before, self.after, nodes, mapping.slots if proofs.decides else {})
         self.old_fixture = replace(fixture, model=model)
 
     def run(self) -> FixtureReport:
@@ -77,35 +83,7 @@ class _Upgrade:
 
     def continued(self, old: Simulation) -> Simulation:
         """The new plan on the state and the clocks of the old one."""
-        dataflow = Dataflow(self.after, lambda node: self.carried_store(node, old.dataflow), emit_unchanged=self.emit_unchanged)
-        for node_id, source in dataflow.sources.items():
-            was = self.carry.get(node_id) or self.same_source(node_id)
-            if was in old.dataflow.sources and source.clock is not None:
-                source.clock.watermark_ms = old.dataflow.sources[was].watermark_ms
-                dataflow.counts[node_id] = old.dataflow.counts[was]
-        return self.simulation(self.after, self.fixture, dataflow)
-
-    def same_source(self, node_id: str) -> str | None:
-        """A running node that reads the same declared source; a new reader joins at its watermark."""
-        spec = self.after.by_id[node_id].spec
-        assert isinstance(spec, SourceSpec)
-        readers = [n.id for n in self.before.nodes if isinstance(n.spec, SourceSpec) and n.spec.source.name == spec.source.name]
-        return readers[0] if readers else None
-
-    def carried_store(self, node: Node, old: Dataflow) -> StateStore:
-        """The entries that a node's counterpart holds, in the node's own order of slots."""
-        store = MemoryStore(node_deadline(node))
-        was = self.carry.get(node.id)
-        operator = None if was is None else old.operators.get(was)
-        if was is None or not isinstance(operator, AggregateOperator | Windowed):
-            return store
-        order = slot_order(self.before, self.before.by_id[was], self.after, node)
-        assert isinstance(operator.store, MemoryStore)
-        for key, entry in operator.store.live.items():
-            store.live[key] = [entry[place] for place in order]
-            if store.deadline is not None:
-                store.schedule(key, store.deadline(key, store.live[key]))
-        return store
+        return self.simulation(self.after, self.fixture, carried(old.dataflow, self.carry, emit_unchanged=self.emit_unchanged))
 
     def report(self, old: Simulation, new: Simulation, seen: Drained) -> FixtureReport:
         """Records are those after the change; the table at the end, late and quarantined events are those of both parts."""
@@ -114,7 +92,7 @@ class _Upgrade:
         records = self.judged(new, expect, Drained({new.sink.id: changes}))
         whole = replace(new.fixture, expect=None)
         before = Drained({new.sink.id: [(op, _reshaped(row, old, new), None) for op, row, _ in old.out.changes.get(old.sink.id, [])]})
-        for after_id, was in self.carry.items():
+        for after_id, was in self.carry.nodes.items():
             for part in ("late", "quarantined"):
                 if was in getattr(old.out, part):
                     getattr(before, part)[after_id] = getattr(old.out, part)[was]
@@ -124,19 +102,6 @@ class _Upgrade:
     def judged(self, simulation: Simulation, fixture: Fixture, out: Drained) -> FixtureReport:
         simulation.fixture, simulation.out = fixture, merged(out, Drained())
         return simulation.report()
-
-
-def slot_order(before: Plan, running: Node, after: Plan, desired: Node) -> list[int]:
-    """Where each slot of a desired entry stands in the running entry. Raises: FixtureError when one was never stored."""
-    old = entry_layout(running, before.inputs_of(running)[0])
-    starts = dict(zip((name for name, _ in old), accumulate((slots for _, slots in old), initial=0), strict=False))
-    slots_before = dict(old)
-    order: list[int] = []
-    for name, slots in entry_layout(desired, after.inputs_of(desired)[0]):
-        if slots_before.get(name) != slots:
-            raise FixtureError(f"the state of {running.id} holds no {name}, which {desired.id} needs")
-        order.extend(range(starts[name], starts[name] + slots))
-    return order
 
 
 def _reshaped(row: Row, old: Simulation, new: Simulation) -> Row:

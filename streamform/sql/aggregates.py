@@ -7,9 +7,10 @@ them up. How that is done, and undone, is runtime/accumulate.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+
+from msgspec import Struct
 
 from streamform.sql import numeric as n
 from streamform.values.rows import INTEGER_RANGES, Value
@@ -19,8 +20,7 @@ SUM_EXTRA_DIGITS = 10
 """A quotient over SUM(decimal(p,s)) is typed as if the sum had p + 10 digits."""
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateFunction:
+class AggregateFunction(Struct, frozen=True):
     """One aggregate."""
 
     name: str

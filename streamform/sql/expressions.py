@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from streamform.sql.time import render_interval
 from streamform.values.instants import render_date, render_file_instant
@@ -21,22 +22,26 @@ if TYPE_CHECKING:
     from streamform.sql.functions import Function
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRef:
+class ColumnRef(Struct, frozen=True):
     """A column of the relation below."""
 
     name: str
     type: DataType
-    qualifier: str = field(default="", compare=False)
+    qualifier: str = ""
     """The alias it was found under; only unnamed outputs show it."""
-    sum_digits: int = field(default=0, compare=False)
+    sum_digits: int = 0
     """For the result of SUM over a decimal: the digits that a quotient's type counts; 0 elsewhere."""
-    is_accumulator: bool = field(default=False, compare=False)
+    is_accumulator: bool = False
     """Whether the name is an aggregate's text, and not one that somebody chose."""
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ColumnRef and self.name == other.name and self.type == other.type
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+    def __hash__(self) -> int:
+        return hash((self.name, self.type))
+
+
+class Literal(Struct, frozen=True):
     """A constant. A number with a point or an exponent is float64 whose exact text is kept as a Decimal."""
 
     value: Value
@@ -44,8 +49,7 @@ class Literal:
     exact: Decimal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """An operator or function applied to operands.
 
     `operands` are the types that the operands are converted to before the function computes; the conversion is part
@@ -58,8 +62,7 @@ class Call:
     type: DataType
 
 
-@dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(Struct, frozen=True):
     """An explicit CAST."""
 
     operand: Expression
@@ -71,8 +74,7 @@ class Cast:
 Expression = ColumnRef | Literal | Call | Cast
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateCall:
+class AggregateCall(Struct, frozen=True):
     """One accumulator: an aggregate function over an expression, or over whole rows when `argument` is None."""
 
     function: str
@@ -91,13 +93,12 @@ class AggregateCall:
         return text if self.condition is None else f"{text} FILTER (WHERE {render_expression(self.condition)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """One item of a projection."""
 
     expression: Expression
     name: str
-    is_unnamed: bool = field(default=False, compare=False)
+    is_unnamed: bool = False
     """Whether the name was made from the expression."""
 
     def __str__(self) -> str:
@@ -107,24 +108,21 @@ class Output:
         return f"{text} AS {self.name if self.is_unnamed else render_name(self.name)}"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceScan:
+class SourceScan(Struct, frozen=True):
     """Every event of a source."""
 
     source: str
     schema: Schema
 
 
-@dataclass(frozen=True, slots=True)
-class ModelScan:
+class ModelScan(Struct, frozen=True):
     """The changelog of another model."""
 
     model: str
     schema: Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """The rows for which the predicate is true."""
 
     input: Relation
@@ -135,8 +133,7 @@ class Selection:
         return self.input.schema
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """Each row's outputs."""
 
     input: Relation
@@ -147,8 +144,7 @@ class Projection:
         return tuple(Column(o.name, o.expression.type) for o in self.outputs)
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
+class Grouping(Struct, frozen=True):
     """One row a group: its key columns, the window's bounds when `windowed`, and its aggregates."""
 
     input: Relation
@@ -158,8 +154,7 @@ class Grouping:
     schema: Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Union:
+class Union(Struct, frozen=True):
     """The rows of all inputs, under the first one's names."""
 
     inputs: tuple[Relation, ...]

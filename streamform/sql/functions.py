@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from streamform.sql import conditional as c
 from streamform.sql import numeric as n
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 MANY = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """One operator or function."""
 
     name: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from sqlglot import exp
 
 from streamform.codes import problem
@@ -21,8 +21,7 @@ class Found(Exception):
     """A problem was recorded; the part being bound is given up."""
 
 
-@dataclass(slots=True)
-class Problems:
+class Problems(Struct):
     """Collects what is wrong with one statement, with places."""
 
     statement: Statement
@@ -39,24 +38,21 @@ class Problems:
         return self.found("SF112", node, construct=construct, instead=instead)
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(Struct, frozen=True):
     """What source() and ref() can name: schemas by name."""
 
     sources: Mapping[str, Schema]
     models: Mapping[str, Schema]
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeColumn:
+class ScopeColumn(Struct, frozen=True):
     """A column that a name can lead to."""
 
     qualifier: str
     ref: ColumnRef
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(Struct):
     """The columns that names in one SELECT resolve against."""
 
     columns: list[ScopeColumn]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+
+from msgspec import Struct
 
 from streamform.values.instants import parse_date, parse_file_instant, parse_instant, render_date, render_file_instant, render_instant
 from streamform.values.types import DataType
@@ -30,8 +31,7 @@ _QUANTA = tuple(Decimal(1).scaleb(-scale) for scale in range(39))
 _LIMITS = tuple(Decimal(10) ** digits for digits in range(39))
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True, forbid_unknown_fields=True):
     """One column of a schema."""
 
     name: str

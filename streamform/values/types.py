@@ -7,8 +7,9 @@ manifests hold, and is parsed from the text that documents hold; nothing here kn
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Kind = Literal["int32", "int64", "float64", "decimal", "string", "boolean", "timestamp", "date", "interval", "months", "null"]
 
@@ -18,8 +19,7 @@ DEFAULT_PRECISION, DEFAULT_SCALE = 38, 9
 _DOCUMENT_TYPE = re.compile(r"decimal(?:\( *([0-9]{1,2}) *, *([0-9]{1,2}) *\))?")
 
 
-@dataclass(frozen=True, slots=True)
-class DataType:
+class DataType(Struct, frozen=True, forbid_unknown_fields=True):
     """A column's type. `precision` and `scale` are set for decimals only."""
 
     kind: Kind

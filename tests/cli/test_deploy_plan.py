@@ -6,11 +6,11 @@ import json
 import os
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from streamform import api
 from streamform.diff.model import Classification

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from streamform.errors import DocumentError, StoreError
 from streamform.identity.manifest import build_manifest

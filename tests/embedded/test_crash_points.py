@@ -49,6 +49,14 @@ def backfill(shop: Shop) -> None:
     shop.change("models/rows.sql", "v IS NOT NULL", "v > 0")
 
 
+def behind_the_state(shop: Shop) -> None:
+    shop.change("models/totals.sql", "MIN(g) AS first", "MIN(g) AS first, 1 AS one")
+
+
+def an_aggregate_less(shop: Shop) -> None:
+    shop.change("models/totals.sql", ", COUNT(*) AS n", "")
+
+
 def wider(shop: Shop) -> None:
     shop.change("models/totals.sql", "MIN(g) AS first", "MIN(g) AS first, MAX(v) AS most")
     shop.change("streamform.yml", "table: copies", "table: moved")
@@ -72,6 +80,8 @@ CHANGES: dict[str, Callable[[Shop], None]] = {
     "catch up": nothing,
     "compatible": another_column,
     "compatible, other places": other_places,
+    "behind the state": behind_the_state,
+    "an aggregate less": an_aggregate_less,
     "backfill": backfill,
     "other columns and another table": wider,
     "two units become one": joined,

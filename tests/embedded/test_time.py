@@ -69,11 +69,28 @@ def test_state_expires_as_in_the_simulator(make_project: Callable[..., Shop], ex
     assert made.contents() == made.simulated()
 
 
-def test_a_changed_retention_is_computed_again(make_project: Callable[..., Shop]) -> None:
-    config = "models: {t: {materialized: upsert, key: [k], retention: 5m, sink: {connector: sqlite, path: out/x.db, table: t}}}"
+@pytest.mark.parametrize(("before", "after", "total"), [("5m", "1h", 2), ("1h", "5m", 1)])
+def test_a_changed_retention_keeps_the_values_and_moves_the_deadlines(
+    make_project: Callable[..., Shop], before: str, after: str, total: int
+) -> None:
+    config = (
+        f"models: {{t: {{materialized: upsert, key: [k], retention: {before}, sink: {{connector: sqlite, path: out/x.db, table: t}}}}}}"
+    )
+    made = make_project(config, SOURCES, {"t": "SELECT k, COUNT(*) AS n FROM source('e') GROUP BY k"}, {})
+    made.write("data/e.jsonl", "").append("data/e.jsonl", {"k": 1, "v": 1, "at": "2026-08-30T10:00:00"}).apply()
+    made.change("streamform.yml", f"retention: {before}", f"retention: {after}")
+    assert made.verdict() == "STATE MIGRATION REQUIRED"
+    assert "1 migrated" in made.apply()
+    made.append("data/e.jsonl", {"k": 2, "v": 1, "at": "2026-08-30T10:30:00"}, {"k": 1, "v": 1, "at": "2026-08-30T10:31:00"})
+    made.apply()
+    assert made.contents()["t"] == [(1, total), (2, 1)]
+
+
+def test_a_retention_where_none_was_is_computed_again(make_project: Callable[..., Shop]) -> None:
+    config = "models: {t: {materialized: upsert, key: [k], sink: {connector: sqlite, path: out/x.db, table: t}}}"
     made = make_project(config, SOURCES, {"t": "SELECT k, COUNT(*) AS n FROM source('e') WHERE v > 20 GROUP BY k"}, {})
     in_parts(made, "data/e.jsonl", events(200, 3), 4)
-    made.change("streamform.yml", "retention: 5m", "retention: 1h")
+    made.change("streamform.yml", "key: [k],", "key: [k], retention: 5m,")
     assert made.verdict() == "STATE MIGRATION REQUIRED"
     made.apply()
     assert made.contents() == made.simulated()

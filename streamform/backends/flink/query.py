@@ -5,7 +5,7 @@ A query block's input is always called `i`, which is the name that retention's h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from streamform.backends.flink.expression import emit_aggregate, emit_expression, emit_output
 from streamform.backends.flink.text import MAX_INTERVAL_MS, identifier, interval_literal, names, quoted, relation
@@ -27,8 +27,7 @@ from streamform.values.instants import render_duration
 INPUT = "`i`"
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """What a query block reads: a table, view or nested query, and the conditions on it."""
 
     source: str

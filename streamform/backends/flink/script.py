@@ -6,7 +6,8 @@ Every statement is a text of its own; nothing ever splits a script. A unit is on
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from streamform.backends.flink.nulls import can_be_null
 from streamform.backends.flink.query import ModelQuery
@@ -30,8 +31,7 @@ ICEBERG_CHECKPOINT_INTERVAL_MS = 60_000
 _SET = "SET "
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """Statements in the order in which they must run, the same as a file, and what somebody should know before running them."""
 
     statements: tuple[str, ...]

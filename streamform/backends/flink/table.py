@@ -6,8 +6,9 @@ Everything is TEMPORARY, so that a compiled plan names tables and holds none of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from streamform.backends.flink.expression import emit_expression
 from streamform.backends.flink.nulls import proves_value
@@ -33,16 +34,14 @@ from streamform.values.types import STRING
 ICEBERG_CATALOG = "iceberg"
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """Statements that make tables and views, and statements that fill a table beside the models' own."""
 
     tables: tuple[str, ...]
     inserts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a unit runs: its target, and the consumer group of its sources."""
 
     target: Target
