@@ -78,9 +78,15 @@ class SinkLedger:
         self.load()
 
     def adopt(self, models: Collection[str]) -> None:
-        """Count what stands in these places as delivered, inside the caller's transaction."""
-        for model in models:
-            self.database.run("UPDATE sink SET length = ? WHERE place = ?", self.sinks[model].length(), place_of(self.shapes[model]))
+        """Count what stands in these places as delivered, and note that it is not ours, inside the caller's transaction."""
+        if models:
+            self.database.run("CREATE TABLE IF NOT EXISTS adopted (token TEXT PRIMARY KEY)")
+        for model, mark in self.marks.items():
+            if _has_adopted(self.database):
+                self.database.run("DELETE FROM adopted WHERE token = ?", mark.token)
+            if model in models:
+                self.database.run("INSERT INTO adopted VALUES (?)", mark.token)
+                self.database.run("UPDATE sink SET length = ? WHERE token = ?", self.sinks[model].length(), mark.token)
 
     def clear(self, *, but: Collection[str] = ()) -> None:
         """Empty every place, except those of some models."""
@@ -249,6 +255,8 @@ def _is_ours(database: StateDatabase | None, project_dir: Path, shape: Shape, ow
     if not found:
         return shape.endpoint.address in owners.addresses
     unit, model, token, number, length, before = found[0]
+    if not owners.is_running and _was_adopted(database, token):
+        return False
     if unit in owners.units and model in (shape.model, owners.models.get(shape.model)):
         return True
     if owners.is_running:
@@ -259,6 +267,18 @@ def _is_ours(database: StateDatabase | None, project_dir: Path, shape: Shape, ow
         except StateError:
             return False
     return True
+
+
+def _was_adopted(database: StateDatabase | None, token: str) -> bool:
+    """Whether rows of somebody else were taken over with a place, which a plan that begins anew must not empty."""
+    if database is None or not _has_adopted(database):
+        return False
+    return bool(database.all("SELECT 1 FROM adopted WHERE token = ?", token))
+
+
+def _has_adopted(database: StateDatabase) -> bool:
+    """Whether anything was ever adopted; until then the table is not there."""
+    return bool(database.all("SELECT 1 FROM sqlite_master WHERE name = 'adopted'"))
 
 
 def recover(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from streamform.diff.model import Classification
 from streamform.lifecycle.approval import plan_id_of
@@ -35,7 +36,7 @@ def with_adopted(plan: UnitPlan, models: Collection[str]) -> UnitPlan:
 
 
 def _text(model: str, *, upserts: bool) -> str:
-    ours = "those whose key we write are overwritten" if upserts else "ours are added behind them"
+    ours = "those whose key we write are overwritten" if upserts else "ours are added behind them, until a rebuild replaces all rows"
     return f"the sink of `{model}` holds rows that this project did not write; they stay, and {ours}"
 
 

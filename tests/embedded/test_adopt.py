@@ -173,3 +173,43 @@ def test_a_saved_plan_is_applied_without_adopting(made: Shop) -> None:
     done = made.run("apply", "--adopt", "--plan", "x.plan")
     assert done.code == 2
     assert "leave one of them out" in done.stderr
+
+
+def test_adopted_rows_are_never_dropped_by_a_first_apply_after_the_models_were_gone(make_project: Callable[..., Shop]) -> None:
+    sinks = "models:\n  kept: {sink: {connector: file, path: out/kept.jsonl}}\n"
+    mine = "  mine: {sink: {connector: file, path: out/mine.jsonl}}\n"
+    query = "SELECT k FROM source('e') WHERE k IS NOT NULL"
+    files = {"data/e.jsonl": events(20), "data/d.jsonl": "", "out/mine.jsonl": '{"theirs": 1}\n'}
+    made = make_project(sinks + mine, SOURCES, {"kept": query, "mine": query}, files)
+    assert made.run("apply", "--adopt").code == 0
+    held = (made.folder / "out/mine.jsonl").read_text()
+    assert held.startswith('{"theirs": 1}\n')
+    assert held.count("\n") > 10
+    made.change("streamform.yml", mine, "")
+    (made.folder / "models/mine.sql").rename(made.folder / "mine.sql")
+    made.apply()
+    (made.folder / "mine.sql").rename(made.folder / "models/mine.sql")
+    made.change("streamform.yml", sinks, sinks + mine)
+    done = made.run("apply")
+    assert done.code == 1
+    assert "streamform apply --adopt" in done.stderr
+    assert (made.folder / "out/mine.jsonl").read_text() == held
+    assert made.run("apply", "--adopt").code == 0
+    assert (made.folder / "out/mine.jsonl").read_text().startswith(held)
+
+
+def test_a_rebuild_says_that_it_replaces_the_adopted_rows_of_an_append_sink_and_keeps_those_of_a_table_by_key(made: Shop) -> None:
+    approve(made, plan_of(made, "--adopt")["plan_id"])
+    assert made.run("apply", "--adopt").code == 0
+    made.change("models/rows.sql", "v IS NOT NULL", "v IS NOT NULL AND k > 2")
+    situation = api.plan(made.folder).situation
+    assert situation is not None
+    said = {(consequence.kind, consequence.subject) for consequence in situation.units[0].staging.consequences}
+    assert {("rewrites-rows", "rows"), ("rewrites-rows", "copies"), ("rewrites-keys", "totals")} <= said
+    approve(made, plan_of(made)["plan_id"])
+    made.apply()
+    ours = everything(made.fresh())
+    after = everything(made)
+    assert after["totals"] == sorted([*ours["totals"], (-5, None, None, None)], key=repr)
+    assert after["copies"] == ours["copies"]
+    assert after["out/rows.jsonl"] == ours["out/rows.jsonl"]
