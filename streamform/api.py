@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from streamform.codes import listed, suggest
 from streamform.compiling import choose_target, chosen_models, compile, compile_for_target, load, without_errors
 from streamform.errors import ProjectError, Refused, UsageError
-from streamform.operations import approvals, decide, history, status, strict_policy, unlock
+from streamform.operations import approvals, decide, history, revisions, status, strict_policy, unlock
 from streamform.results import ApplyResult, BuildResult, CheckReport, PlanResult, RecordChange, TestReport
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ __all__ = [
     "load",
     "plan",
     "refuse_cycles",
+    "revisions",
     "run",
     "status",
     "stop",

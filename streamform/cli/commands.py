@@ -310,7 +310,8 @@ def history(arguments: Namespace) -> int:
     from streamform.render.lifecycle import history_document, render_history
 
     _, entries = api.history(folder(arguments), target=arguments.target)
-    show(history_document(entries)) if arguments.json else write(render_history(entries))
+    counted = api.revisions(folder(arguments), target=arguments.target)
+    show(history_document(entries, counted)) if arguments.json else write(render_history(entries, counted))
     return 0
 
 
