@@ -255,12 +255,19 @@ class _Assessment:
             "previous": self.deployed.previous(name),
             "addresses": {name: _as_text(a) for name, a in {**self.backend.addresses(), "store": self.store_address}.items()},
             "observed": observation.word,
-            "stages": [{"kind": stage.kind, **dict(stage.facts)} for stage in staging.stages],
-            "consequences": [{"kind": c.kind, "subject": c.subject} for c in staging.consequences],
+            **staged_subject(staging),
             "nodes": {node.id: node.classification.text for node in part.changed_nodes},
             "deployment": [[c.subject, c.field, c.before, c.after] for c in part.deployment],
             "policy": None if self.target.approvals is None else to_builtins(self.target.approvals),
         }
+
+
+def staged_subject(staging: Staging) -> dict[str, Any]:
+    """What an approval is bound to of what will be done."""
+    return {
+        "stages": [{"kind": stage.kind, **dict(stage.facts)} for stage in staging.stages],
+        "consequences": [{"kind": c.kind, "subject": c.subject} for c in staging.consequences],
+    }
 
 
 def build_unit(compiled: Compiled, target: Target, unit: Unit, manifest: Manifest, backend: Backend) -> DesiredUnit:
