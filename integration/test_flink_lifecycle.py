@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from integration.conftest import PrivateGateway
-from integration.shop import Shop, expected_totals, one_error, shipped_orders, untouched
+from integration.shop import ROWS_S, Shop, expected_totals, one_error, shipped_orders, untouched
+from integration.stack.process import until
 from integration.stack.topics import produce
 
 
@@ -146,6 +147,24 @@ def test_a_sink_topic_with_records_of_somebody_else_is_refused(shop: Shop) -> No
     done = shop.run("apply")
     assert (done.returncode, "did not write" in one_error(done)) == (1, True)
     assert untouched(shop)
+
+
+def test_records_of_somebody_else_are_adopted_once_somebody_approved_that(shop: Shop) -> None:
+    orders, theirs = shipped_orders(), (b"{}", b'{"theirs": 1}')
+    shop.send(orders)
+    produce(shop.stack.bootstrap_servers, shop.metrics, [theirs])
+    blocked = shop.run("apply", "--adopt")
+    assert blocked.returncode == 1
+    assert "the sink of `customer_metrics` holds rows that this project did not write; they stay" in blocked.stdout
+    assert untouched(shop)
+    shop.approve()
+    assert "did not write" in one_error(shop.run("apply"))
+    done = shop.run("apply", "--adopt")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(shop.active()) == 1
+    assert until(lambda: len(shop.read(shop.metrics)) > len(expected_totals(orders)), ROWS_S)
+    assert theirs in [(record.raw_key, record.raw_value) for record in shop.read(shop.metrics)]
+    assert "unchanged" in shop.apply().stdout
 
 
 def test_a_gateway_that_dies_leaves_the_job_running(shop: Shop, private_gateway: PrivateGateway) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from streamform.codes import listed, suggest
 from streamform.compiling import choose_target, chosen_models, compile, compile_for_target, load, without_errors
 from streamform.errors import ProjectError, Refused, UsageError
-from streamform.operations import approvals, decide, history, status, strict_policy, unlock
+from streamform.operations import approvals, decide, history, revisions, status, strict_policy, unlock
 from streamform.results import ApplyResult, BuildResult, CheckReport, PlanResult, RecordChange, TestReport
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ __all__ = [
     "load",
     "plan",
     "refuse_cycles",
+    "revisions",
     "run",
     "status",
     "stop",
@@ -248,17 +249,19 @@ def apply(
     progress: OnProgress = _silent,
     on_plan: Callable[[PlanResult], None] = lambda result: None,
     saved: DeployPlan | None = None,
+    adopt: bool = False,
 ) -> ApplyResult:
     """Plan, ask the gate, and carry out what it lets through, one unit at a time.
 
     `policy` is what holds where the target declares none; None asks nothing. A unit that is blocked holds up no other.
+    With `adopt` a first apply keeps the rows that somebody else wrote into its sinks, which is a plan of its own.
     Raises: StreamformError when a unit's outcome is unknown, nothing could be done, the lock is held, or a `saved` plan is stale.
     """
     from streamform.session import open_session
 
     compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session, session.store.lock(session.holder("apply", by)):
-        return _apply(session, session.applier(by, progress), unit, policy, on_plan, saved)
+        return _apply(session, session.applier(by, progress), unit, policy, on_plan, saved, adopt=adopt)
 
 
 def _apply(
@@ -268,6 +271,8 @@ def _apply(
     policy: Policy | None,
     on_plan: Callable[[PlanResult], None],
     saved: DeployPlan | None = None,
+    *,
+    adopt: bool = False,
 ) -> ApplyResult:
     from streamform.session import wanted_units
 
@@ -275,6 +280,8 @@ def _apply(
     before = session.record_text()
     finished = {outcome.name: outcome for outcome in session.finish_open(applier)}
     situation = session.assess(observe=True)
+    if adopt:
+        situation = session.with_adoption(applier, situation)
     chosen = session.due(wanted_units(situation.units, unit), situation, saved)
     effective = session.target.approvals or policy
     on_plan(_plan_result(session, situation, effective))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from streamform.results import PendingView, StatusResult, UnlockResult
 if TYPE_CHECKING:
     from streamform.lifecycle.approval import DecisionWord, PendingPlan
     from streamform.lifecycle.journal import Attempt
+    from streamform.lifecycle.revisions import Revisions
     from streamform.project.model import Policy, Project, Target
 
 
@@ -126,6 +128,22 @@ def history(project_dir: Path, *, target: str | None = None) -> tuple[str, list[
     store = open_store(project_dir, project, chosen)
     entries = [entry for unit in store.units() for entry in store.attempts(unit)]
     return chosen.name, sorted(entries, key=lambda e: (e.started_at_ms, e.unit, e.sequence))
+
+
+def revisions(project_dir: Path, *, target: str | None = None) -> dict[tuple[str, int], Revisions]:
+    """How often plan and interface were accepted, by unit and sequence of each journal entry."""
+    from streamform.lifecycle.revisions import count_revisions
+    from streamform.session import open_store
+
+    project = load(project_dir).project
+    store = open_store(project_dir, project, choose_target(project, target))
+    interface_of = cache(store.interface_of)
+    found: dict[tuple[str, int], Revisions] = {}
+    for unit in store.units():
+        entries = store.attempts(unit)
+        counted = count_revisions(entries, interface_of)
+        found.update({(unit, entry.sequence): after for entry, after in zip(entries, counted, strict=True)})
+    return found
 
 
 def status(project_dir: Path, *, target: str | None = None) -> StatusResult:

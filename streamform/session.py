@@ -107,6 +107,15 @@ class Session:
                 found += find_counterexamples(unit.diff, carry)
         return tuple(found)
 
+    def with_adoption(self, applier: Applier, situation: Situation) -> Situation:
+        """The situation where each first apply takes over what somebody else wrote into its sinks."""
+        from streamform.lifecycle.adoption import can_adopt, with_adopted
+
+        def adopted(plan: UnitPlan) -> UnitPlan:
+            return with_adopted(plan, self.backend.foreign_sinks(applier.idle_context(plan))) if can_adopt(plan) else plan
+
+        return replace(situation, units=tuple(map(adopted, situation.units)))
+
     def holder(self, action: str, by: str) -> dict[str, Any]:
         """What the lock says about who holds it."""
         return {"action": action, "by": by, "at_ms": self.clock.now_ms()}

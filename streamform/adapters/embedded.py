@@ -66,6 +66,10 @@ class EmbeddedBackend:
         """Refuse, before anything is written down, sources that can't be read and places that are somebody else's."""
         self.runner.preflight(context)
 
+    def foreign_sinks(self, context: StageContext) -> tuple[str, ...]:
+        """Models whose sinks hold rows that somebody else wrote."""
+        return self.runner.foreign_sinks(context)
+
     def execute(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Carry out one stage."""
         return self.runner.execute(stage, context)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -23,7 +23,7 @@ from streamform.adapters.generation import (
 )
 from streamform.adapters.kept_output import keep_output
 from streamform.adapters.sink import SinkVanished
-from streamform.adapters.sink_ledger import Owners, SinkLedger, check_places, place_of, recover
+from streamform.adapters.sink_ledger import Owners, SinkLedger, check_places, foreign_models, place_of, recover
 from streamform.adapters.state_database import StateDatabase
 from streamform.errors import Refused, StateError
 from streamform.identity.manifest import sink_addresses
@@ -84,15 +84,26 @@ class EmbeddedRunner:
             return
         for source in _file_sources(self.project_dir, context.unit.plan):
             source.ends()
+        with self.looking() as database:
+            check_places(database, self.project_dir, context.unit.plan, _owners(context), context.adopted)
+
+    def foreign_sinks(self, context: StageContext) -> tuple[str, ...]:
+        """Models whose sinks hold rows that somebody else wrote."""
+        with self.looking() as database:
+            return foreign_models(database, self.project_dir, _plan(context), _owners(context))
+
+    @contextmanager
+    def looking(self) -> Iterator[StateDatabase | None]:
+        """The state database as it is, None where there is none."""
         database = StateDatabase.look(self.path, self.project.name, self.target.name)
         try:
-            check_places(database, self.project_dir, context.unit.plan, _owners(context))
+            yield database
         finally:
             if database is not None:
                 database.close()
 
     def initialize(self, context: StageContext) -> Mapping[str, Any]:
-        """Empty state, empty sinks."""
+        """Empty state, and empty sinks except for those that are adopted."""
         database, plan = self.database(), _plan(context)
         with closing(self.ledger(context)) as ledger:
             row = read_unit(database, context.unit_name)
@@ -102,9 +113,10 @@ class EmbeddedRunner:
                     generation = create_generation(database, context.unit_name, context.attempt, plan)
                     ledger.claim(start=1)
                     ledger.forget_rows()
+                    ledger.adopt(context.adopted)
                     write_unit(database, context.unit_name, generation, context.artifact, context.attempt)
             ledger.load()
-            ledger.clear()
+            ledger.clear(but=context.adopted)
             ledger.prepare()
         return {}
 

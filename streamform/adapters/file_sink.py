@@ -32,7 +32,18 @@ class FileSink:
         if self._size():
             raise Refused(
                 f"the sink of `{self.shape.model}`, {self.name}, holds rows that this project did not write",
-                "move the file away, or set another path",
+                "move the file away, set another path, or keep its rows: streamform apply --adopt",
+            )
+
+    def check_adoptable(self) -> None:
+        """The last line is complete, so that ours begin behind it."""
+        with self._told(), self.path.open("rb") as stream:
+            stream.seek(-1, os.SEEK_END)
+            is_complete = stream.read(1) == b"\n"
+        if not is_complete:
+            raise Refused(
+                f"the sink of `{self.shape.model}`, {self.name}, ends within a line, so it can't be adopted",
+                "complete its last line, move the file away, or set another path",
             )
 
     def check_writable(self) -> None:
@@ -63,6 +74,10 @@ class FileSink:
         """Add what is missing of the last delivery; everything past its start must be a part of it."""
         lines = self.writer.lines(pending or ())
         self._add(mark.length - len(lines), iter([lines] if lines else []))
+
+    def length(self) -> int:
+        """The bytes that are there."""
+        return self._size()
 
     def length_after(self, mark: Mark, changes: Sequence[Change]) -> int:
         """The length after these lines."""

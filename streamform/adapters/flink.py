@@ -203,9 +203,16 @@ class FlinkBackend:
         from streamform.adapters.flink_topics import check_topics
 
         assert context.unit is not None
-        recorded = [unit for unit in (context.running, *context.replaced) if unit is not None]
-        ours = {address for unit in recorded for address in sink_addresses(unit.manifest)}
-        check_topics(resolve(self.target.kafka.bootstrap_servers), context.unit.plan, lambda: context.written() | ours)
+        servers = resolve(self.target.kafka.bootstrap_servers)
+        check_topics(servers, context.unit.plan, lambda: _our_addresses(context), context.adopted)
+
+    def foreign_sinks(self, context: StageContext) -> tuple[str, ...]:
+        """Models whose topics hold records that somebody else wrote."""
+        if self.target.kafka is None or context.unit is None:
+            return ()
+        from streamform.adapters.flink_topics import foreign_models
+
+        return foreign_models(resolve(self.target.kafka.bootstrap_servers), context.unit.plan, _our_addresses(context))
 
     # acting
 
@@ -454,6 +461,12 @@ def adopted_details(details: Mapping[str, Any], carry: Mapping[str, str]) -> dic
     layouts = details.get("layouts") or {}
     named = {name: layouts[was] for name, was in carry.items() if was in layouts}
     return {**details, "layouts": named} if layouts else dict(details)
+
+
+def _our_addresses(context: StageContext) -> frozenset[str]:
+    """Sinks of what runs, and those that some attempt began to fill."""
+    recorded = [unit for unit in (context.running, *context.replaced) if unit is not None]
+    return context.written() | {address for unit in recorded for address in sink_addresses(unit.manifest)}
 
 
 def _ending(context: StageContext) -> dict[str, str]:

@@ -56,11 +56,17 @@ class Sink(Protocol):
     def check_free(self) -> None:
         """Raise Refused where rows stand that nobody delivered through us."""
 
+    def check_adoptable(self) -> None:
+        """Raise Refused where rows of somebody else stand that ours can't be written beside."""
+
     def check_writable(self) -> None:
         """Raise Refused where nothing can be written; nothing is created."""
 
     def prepare(self, mark: Mark) -> None:
         """Make it ready for rows of this shape; rows that are there stay. Raises: SinkVanished when delivered rows are gone."""
+
+    def length(self) -> int:
+        """The length of what is there. Units: bytes of a file, 0 for a table."""
 
     def clear(self, mark: Mark) -> None:
         """Empty what we delivered before."""

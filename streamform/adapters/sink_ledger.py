@@ -21,7 +21,7 @@ from streamform.adapters.sqlite_sink import SqliteSink
 from streamform.adapters.state_database import StateDatabase
 from streamform.backends.embedded.encoding import decode_changes, decode_key, decode_row, encode_changes, encode_key, encode_row
 from streamform.backends.embedded.output import Keyed, compact, difference, key_of
-from streamform.errors import StateError
+from streamform.errors import Refused, StateError
 from streamform.plan.nodes import Plan, SinkSpec
 from streamform.project.model import Endpoint
 from streamform.runtime.records import Change
@@ -77,10 +77,22 @@ class SinkLedger:
             self.database.run("UPDATE sink SET number = 1, length = 0 WHERE token = ?", mark.token)
         self.load()
 
-    def clear(self) -> None:
-        """Empty every place."""
+    def adopt(self, models: Collection[str]) -> None:
+        """Count what stands in these places as delivered, and note that it is not ours, inside the caller's transaction."""
+        if models:
+            self.database.run("CREATE TABLE IF NOT EXISTS adopted (token TEXT PRIMARY KEY)")
+        for model, mark in self.marks.items():
+            if _has_adopted(self.database):
+                self.database.run("DELETE FROM adopted WHERE token = ?", mark.token)
+            if model in models:
+                self.database.run("INSERT INTO adopted VALUES (?)", mark.token)
+                self.database.run("UPDATE sink SET length = ? WHERE token = ?", self.sinks[model].length(), mark.token)
+
+    def clear(self, *, but: Collection[str] = ()) -> None:
+        """Empty every place, except those of some models."""
         for model, sink in self.sinks.items():
-            sink.clear(self.marks[model])
+            if model not in but:
+                sink.clear(self.marks[model])
 
     def prepare(self) -> None:
         """Make every sink ready for rows."""
@@ -214,13 +226,26 @@ class Owners(Struct, frozen=True):
     is_running: bool
 
 
-def check_places(database: StateDatabase | None, project_dir: Path, plan: Plan, owners: Owners) -> None:
-    """Raise Refused where a sink can't be written, or holds rows that are not those of its model."""
-    for shape in sink_shapes(plan).values():
+def check_places(database: StateDatabase | None, project_dir: Path, plan: Plan, owners: Owners, adopted: Collection[str] = ()) -> None:
+    """Raise Refused where a sink can't be written, or holds rows that are neither those of its model nor to be adopted."""
+    for model, shape in sink_shapes(plan).items():
         with closing(open_sink(project_dir, shape)) as sink:
             sink.check_writable()
             if not _is_ours(database, project_dir, shape, owners):
-                sink.check_free()
+                sink.check_adoptable() if model in adopted else sink.check_free()
+
+
+def foreign_models(database: StateDatabase | None, project_dir: Path, plan: Plan, owners: Owners) -> tuple[str, ...]:
+    """Models whose sinks hold rows that are not theirs."""
+    found: list[str] = []
+    for model, shape in sink_shapes(plan).items():
+        with closing(open_sink(project_dir, shape)) as sink:
+            try:
+                if not _is_ours(database, project_dir, shape, owners):
+                    sink.check_free()
+            except Refused:
+                found.append(model)
+    return tuple(found)
 
 
 def _is_ours(database: StateDatabase | None, project_dir: Path, shape: Shape, owners: Owners) -> bool:
@@ -230,6 +255,8 @@ def _is_ours(database: StateDatabase | None, project_dir: Path, shape: Shape, ow
     if not found:
         return shape.endpoint.address in owners.addresses
     unit, model, token, number, length, before = found[0]
+    if not owners.is_running and _was_adopted(database, token):
+        return False
     if unit in owners.units and model in (shape.model, owners.models.get(shape.model)):
         return True
     if owners.is_running:
@@ -240,6 +267,18 @@ def _is_ours(database: StateDatabase | None, project_dir: Path, shape: Shape, ow
         except StateError:
             return False
     return True
+
+
+def _was_adopted(database: StateDatabase | None, token: str) -> bool:
+    """Whether rows of somebody else were taken over with a place, which a plan that begins anew must not empty."""
+    if database is None or not _has_adopted(database):
+        return False
+    return bool(database.all("SELECT 1 FROM adopted WHERE token = ?", token))
+
+
+def _has_adopted(database: StateDatabase) -> bool:
+    """Whether anything was ever adopted; until then the table is not there."""
+    return bool(database.all("SELECT 1 FROM sqlite_master WHERE name = 'adopted'"))
 
 
 def recover(

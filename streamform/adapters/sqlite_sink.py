@@ -62,6 +62,16 @@ class SqliteSink:
         if rows or (present and present != self._declared()):
             raise Refused(
                 f"the sink of `{self.shape.model}`, {self.name}, was there before and this project did not write it",
+                "drop or rename the table, set another one, or keep its rows: streamform apply --adopt",
+            )
+
+    def check_adoptable(self) -> None:
+        """The table has exactly our columns, types and key."""
+        with self._told():
+            present = self._columns()
+        if present != self._declared():
+            raise Refused(
+                f"the sink of `{self.shape.model}`, {self.name}, has other columns or another key than the model, so it can't be adopted",
                 "drop or rename the table, or set another one",
             )
 
@@ -120,6 +130,10 @@ class SqliteSink:
             if self._lacks(connection, mark, can_send=pending is not None):
                 self._write(connection, pending or ())
                 self._remember(connection, mark)
+
+    def length(self) -> int:
+        """A table has no length."""
+        return 0
 
     def length_after(self, mark: Mark, changes: Sequence[Change]) -> int:
         """A table has no length."""

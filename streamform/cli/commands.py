@@ -250,7 +250,9 @@ def apply(arguments: Namespace) -> int:
 
     settings: dict[str, Any] = {"by": user(), "progress": progress_printer(), "on_plan": on_plan}
     if arguments.plan is None:
-        result = api.apply(folder(arguments), target=arguments.target, unit=arguments.unit, **settings)
+        result = api.apply(folder(arguments), target=arguments.target, unit=arguments.unit, adopt=arguments.adopt, **settings)
+    elif arguments.adopt:
+        raise UsageError("--adopt makes a plan of its own, and --plan applies one that was saved", "leave one of them out")
     else:
         from streamform.saved_plan import apply_saved_plan
 
@@ -308,7 +310,8 @@ def history(arguments: Namespace) -> int:
     from streamform.render.lifecycle import history_document, render_history
 
     _, entries = api.history(folder(arguments), target=arguments.target)
-    show(history_document(entries)) if arguments.json else write(render_history(entries))
+    counted = api.revisions(folder(arguments), target=arguments.target)
+    show(history_document(entries, counted)) if arguments.json else write(render_history(entries, counted))
     return 0
 
 

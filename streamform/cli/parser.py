@@ -148,7 +148,11 @@ COMMANDS: tuple[Command, ...] = (
         "apply",
         "apply",
         "plan, ask the gate, and carry out what it lets through",
-        (UNIT, Option(("--plan",), "apply what plan --out saved; refused when something has moved since", {"metavar": "FILE"})),
+        (
+            UNIT,
+            Option(("--plan",), "apply what plan --out saved; refused when something has moved since", {"metavar": "FILE"}),
+            Option(("--adopt",), "keep rows of somebody else that stand in the sinks of a first apply", {"action": "store_true"}),
+        ),
         ("streamform apply", "streamform apply --target prod --unit orders", "streamform apply --plan prod.plan"),
         target=True,
     ),

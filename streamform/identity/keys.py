@@ -61,7 +61,13 @@ IDENTITIES: tuple[Identity, ...] = (
     Identity(
         "Route", "where a unit physically runs", "never a state identity", False, "a Flink job id, a generation of the state database"
     ),
-    Identity("PlanRevision", "accepted plans of a unit", "a counter, not an identity", False, "the journal entry's sequence"),
-    Identity("InterfaceRevision", "accepted sources and sinks of a unit", "a counter, not an identity", False, "`interface_revision`"),
+    Identity("PlanRevision", "accepted plans of a unit", "a counter, not an identity", False, "`plan_revision` of `history --json`"),
+    Identity(
+        "InterfaceRevision",
+        "accepted sources and sinks of a unit",
+        "a counter, not an identity",
+        False,
+        "`interface_revision` of `history --json`",
+    ),
 )
 """Every kind of identity, the structural ones first."""

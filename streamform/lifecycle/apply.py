@@ -16,6 +16,7 @@ from streamform import __version__
 from streamform.errors import DataError, Refused, StateError, StreamformError
 from streamform.identity.manifest import sink_addresses
 from streamform.identity.record import AppliedRecord
+from streamform.lifecycle.adoption import adopted_models
 from streamform.lifecycle.deployed import NOTHING, Deployed, read_deployed, with_unit
 from streamform.lifecycle.gate import Open
 from streamform.lifecycle.journal import Action, Attempt, Outcome, RunningState, StageEntry, attempt_digest
@@ -181,6 +182,7 @@ class Applier(Struct, frozen=True, dict=True):
             remember=_forget,
             remembered={} if index is None else attempt.stages[index].remembered,
             written=self.written,
+            adopted=adopted_models([stage.facts for stage in attempt.stages]),
         )
 
     def idle_context(self, plan: UnitPlan) -> StageContext:
@@ -201,6 +203,7 @@ class Applier(Struct, frozen=True, dict=True):
             remember=_forget,
             remembered={},
             written=self.written,
+            adopted=adopted_models([dict(stage.facts) for stage in plan.staging.stages]),
         )
 
     def written(self) -> frozenset[str]:

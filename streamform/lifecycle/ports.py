@@ -151,6 +151,8 @@ class StageContext(Struct, frozen=True, dict=True):
     """Facts that an earlier run of this stage wrote."""
     written: Callable[[], frozenset[str]] = frozenset
     """Addresses of every sink that some attempt on this target, ended or not, began to fill."""
+    adopted: frozenset[str] = frozenset()
+    """Models whose sinks are taken over with the rows that somebody else wrote."""
 
 
 class Backend(Protocol):
@@ -179,6 +181,9 @@ class Backend(Protocol):
 
         Raises: Refused, DataError or Unreachable where it can't succeed; nothing has changed then.
         """
+
+    def foreign_sinks(self, context: StageContext) -> tuple[str, ...]:
+        """Models of the unit whose sinks hold rows that somebody else wrote. Raises: Unreachable, StateError."""
 
     def execute(self, stage: Stage, context: StageContext) -> Mapping[str, Any]:
         """Carry out a stage, or finish one that was begun; what it returns is journalled.

@@ -267,8 +267,7 @@ class _Assessment:
             "previous": self.deployed.previous(name),
             "addresses": {name: _as_text(a) for name, a in {**self.backend.addresses(), "store": self.store_address}.items()},
             "observed": observation.word,
-            "stages": [{"kind": stage.kind, **dict(stage.facts)} for stage in staging.stages],
-            "consequences": [{"kind": c.kind, "subject": c.subject} for c in staging.consequences],
+            **staged_subject(staging),
             "nodes": {node.id: node.classification.text for node in part.changed_nodes},
             "deployment": [[c.subject, c.field, c.before, c.after] for c in part.deployment],
             "policy": None if self.target.approvals is None else to_builtins(self.target.approvals),
@@ -281,6 +280,14 @@ def _claim(matching: Matching, running: RunningUnit, part: Diff) -> Carrying:
     models = {name: was for name, was in matching.models.items() if was in known}
     retention = any(change.field == "retention" for node in part.changed_nodes for change in node.fields)
     return Carrying(models, matching.nodes, retention)
+
+
+def staged_subject(staging: Staging) -> dict[str, Any]:
+    """What an approval is bound to of what will be done."""
+    return {
+        "stages": [{"kind": stage.kind, **dict(stage.facts)} for stage in staging.stages],
+        "consequences": [{"kind": c.kind, "subject": c.subject} for c in staging.consequences],
+    }
 
 
 def build_unit(compiled: Compiled, target: Target, unit: Unit, manifest: Manifest, backend: Backend) -> DesiredUnit:

@@ -153,6 +153,15 @@ class Store:
             raise StoreError(f"artifact {name[:12]} was changed after it was written", "restore the store from a backup")
         return manifest_of(manifest)
 
+    def interface_of(self, name: str) -> str | None:
+        """The digest of what an artifact reads and writes; None when it is missing or damaged."""
+        from streamform.lifecycle.revisions import interface_digest
+
+        try:
+            return interface_digest(self.artifact_manifest(name), self.read_artifact(name, FACTS_FILE))
+        except (StoreError, DocumentError):
+            return None
+
     # approvals
 
     def _approval_path(self, plan_id: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamform.lifecycle.journal import Attempt
 from streamform.lifecycle.ports import ObservedJob
+from streamform.lifecycle.revisions import Revisions
 from streamform.render.words import columns
 from streamform.values.instants import render_instant
 
@@ -62,19 +64,38 @@ def approval_view_document(view: PendingView) -> dict[str, Any]:
     }
 
 
-def render_history(entries: list[Attempt]) -> str:
+Counted = Mapping[tuple[str, int], Revisions]
+"""By unit and sequence, how often plan and interface were accepted."""
+
+
+def render_history(entries: list[Attempt], counted: Counted) -> str:
     """A table of journal entries, oldest first."""
     if not entries:
         return "nothing was applied yet\n"
-    header = ("SEQ", "UNIT", "AT", "ACTION", "VERDICT", "OUTCOME", "BY", "PLAN")
+    header = ("SEQ", "UNIT", "AT", "ACTION", "VERDICT", "OUTCOME", "REVISION", "BY", "PLAN")
     rows = [
-        (str(e.sequence), e.unit, render_instant(e.started_at_ms), e.action, e.verdict, e.outcome, e.by or "nobody", e.plan_id or "")
+        (
+            str(e.sequence),
+            e.unit,
+            render_instant(e.started_at_ms),
+            e.action,
+            e.verdict,
+            e.outcome,
+            _revision(counted.get((e.unit, e.sequence))),
+            e.by or "nobody",
+            e.plan_id or "",
+        )
         for e in entries
     ]
     return "\n".join(columns([header, *rows], indent="")) + "\n"
 
 
-def history_document(entries: list[Attempt]) -> dict[str, Any]:
+def _revision(after: Revisions | None) -> str:
+    """The plan's and, behind a dot, the interface's; `?` where it is not known."""
+    return "?" if after is None else f"{after.plan}.{'?' if after.interface is None else after.interface}"
+
+
+def history_document(entries: list[Attempt], counted: Counted) -> dict[str, Any]:
     """The JSON document."""
     return {
         "history_version": 1,
@@ -91,6 +112,8 @@ def history_document(entries: list[Attempt]) -> dict[str, Any]:
                 "plan_id": e.plan_id,
                 "record_digest": e.record_digest,
                 "problem": e.problem,
+                "plan_revision": None if (after := counted.get((e.unit, e.sequence))) is None else after.plan,
+                "interface_revision": None if after is None else after.interface,
             }
             for e in entries
         ],

@@ -52,6 +52,7 @@ CONSEQUENCE_KIND = Part(
             "state-starts-empty",
             "replay-from-earliest",
             "skip-history",
+            "foreign-rows",
             "rewrites-keys",
             "duplicates-rows",
             "table-must-be-empty",

@@ -266,6 +266,7 @@ def test_history_lists_every_attempt(shop: ProjectFolder) -> None:
         (1, "apply", "SAFE", "applied"),
         (2, "apply", "BACKFILL REQUIRED", "applied"),
     ]
+    assert [(e["plan_revision"], e["interface_revision"]) for e in (first, second)] == [(1, 1), (2, 1)]
     assert second["plan_id"] == plan_id
 
 

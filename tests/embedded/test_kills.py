@@ -61,17 +61,26 @@ def test_a_compatible_change_that_dies_keeps_its_state(shop: Shop) -> None:
     assert shop.table() == before
 
 
-def kill_at_random(shop: Shop, chosen: random.Random) -> bool:
-    """Start an apply and kill it after a while; whether it was still running."""
-    command = [sys.executable, "-m", "streamform.cli", "apply", "--project", str(shop.folder), *TARGET]
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(chosen.uniform(0.2, 1.1))
+def kill_at_random(shop: Shop, chosen: random.Random, took_s: float) -> bool:
+    """Start an apply and kill it before it has run as long as one that had nothing to do; whether it was still running."""
+    process = start_apply(shop)
+    time.sleep(chosen.uniform(0.2, 1.0) * took_s)
     process.kill()
     return process.wait() == -signal.SIGKILL
 
 
+def start_apply(shop: Shop) -> subprocess.Popen[bytes]:
+    """An apply in a process of its own."""
+    command = [sys.executable, "-m", "streamform.cli", "apply", "--project", str(shop.folder), *TARGET]
+    return subprocess.Popen(command, cwd=REPOSITORY, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 def killed_again_and_again(shop: Shop, kills: int, seed: int) -> int:
     """Kill applies at random moments while events arrive and the project changes; how many were cut off."""
+    shop.apply()
+    start = time.monotonic()
+    assert start_apply(shop).wait() == 0
+    took_s = time.monotonic() - start
     chosen = random.Random(seed)
     cut = 0
     for number in range(kills):
@@ -81,7 +90,7 @@ def killed_again_and_again(shop: Shop, kills: int, seed: int) -> int:
             (shop.folder / "models" / "clean_orders.sql").write_text(
                 f"SELECT order_id, customer_id, amount, status, ordered_at FROM source('orders') WHERE amount < {limit} AND customer_id > 0"
             )
-        cut += kill_at_random(shop, chosen)
+        cut += kill_at_random(shop, chosen, took_s)
     shop.apply()
     assert shop.equals_a_fresh_run()
     return cut
