@@ -148,13 +148,16 @@ def revisions(project_dir: Path, *, target: str | None = None) -> dict[tuple[str
 
 def status(project_dir: Path, *, target: str | None = None) -> StatusResult:
     """Look at every unit of a target."""
+    from streamform.lifecycle.health import judge, unreachable
     from streamform.session import open_session
 
     compiled, chosen = compile_for_target(project_dir, target)
     with open_session(project_dir, compiled, chosen) as session:
-        deployed = session.deployed()
+        deployed, holder = session.deployed(), session.store.lock_holder()
+        name = compiled.project.name
         try:
-            seen = {name: session.backend.observe(name, running) for name, running in deployed.units.items()}
+            seen = {unit: session.backend.observe(unit, running) for unit, running in deployed.units.items()}
         except Unreachable as error:
-            return StatusResult(compiled.project.name, chosen.name, deployed, {}, "gateway-unreachable", error.message)
-    return StatusResult(compiled.project.name, chosen.name, deployed, seen)
+            health = unreachable(deployed, error.message)
+            return StatusResult(name, chosen.name, deployed, {}, "gateway-unreachable", error.message, health, holder)
+    return StatusResult(name, chosen.name, deployed, seen, health=judge(deployed, seen), holder=holder)

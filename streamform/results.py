@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamform.lifecycle.apply import UnitResult
     from streamform.lifecycle.approval import PendingPlan, Status
     from streamform.lifecycle.deployed import Deployed
+    from streamform.lifecycle.health import UnitHealth
     from streamform.lifecycle.lock import LockHolder
     from streamform.lifecycle.ports import Observation
     from streamform.lifecycle.situation import Situation, UnitPlan
@@ -150,6 +151,10 @@ class StatusResult(Struct, frozen=True, dict=True):
     observations: Mapping[str, Observation]
     state: Literal["reachable", "gateway-unreachable", "jobmanager-unreachable"] = "reachable"
     problem: str | None = None
+    health: tuple[UnitHealth, ...] = ()
+    """What it means, for every unit."""
+    holder: LockHolder | None = None
+    """Who changes the target at this moment."""
 
     @property
     def passed(self) -> bool:

@@ -16,7 +16,9 @@ from streamform_dagster.jobs import build_apply_job, build_plan_check_job, build
 from streamform_dagster.problems import build_problems
 from streamform_dagster.project import StreamformProject
 from streamform_dagster.resource import StreamformResource
+from streamform_dagster.running import build_running_check
 from streamform_dagster.sensor import Launches, build_approval_sensor
+from streamform_dagster.status_sensor import build_status_sensor
 from streamform_dagster.translator import DagsterStreamformTranslator
 
 
@@ -26,7 +28,7 @@ def build_streamform_defs(
     key_prefix: str | Sequence[str] | None = None,
     resource: StreamformResource | None = None,
 ) -> dg.Definitions:
-    """Assets, checks, jobs, the schedule and the sensor of one project, or of several that share a code location.
+    """Assets, checks, jobs, the schedule and the sensors of one project, or of several that share a code location.
 
     A project that does not compile still gives definitions, with an asset that shows why. `key_prefix` is for projects
     that were given none.
@@ -82,18 +84,18 @@ class _ProjectDefs:
         return apply_unit
 
     def operations(self) -> dg.Definitions:
-        """Checks, jobs, the schedule and the sensor; a project without a model that compiles has no apply."""
-        plan_check = build_plan_check(self.project)
-        plan_check_job = build_plan_check_job(self.project, plan_check)
+        """Checks, jobs, the schedule and the sensors; a project without a model that compiles has no apply."""
+        looks = [build_plan_check(self.project), build_running_check(self.project)]
+        plan_check_job = build_plan_check_job(self.project, *looks)
         resource = self.resource
         jobs = [plan_check_job, build_decide_job(self.project), build_stop_job(self.project, resource.lock_wait_s)]
-        sensors: list[dg.SensorDefinition] = []
+        sensors = [build_status_sensor(self.project)]
         if self.keys:
             apply_job = build_apply_job(self.project, self.keys.values())
             sensors.append(build_approval_sensor(Launches(self.project, self.keys, apply_job, jobs[-1])))
             jobs.append(apply_job)
         return dg.Definitions(
-            asset_checks=[plan_check, *([build_fixture_checks(self.project, self.keys)] if self.keys else [])],
+            asset_checks=[*looks, *([build_fixture_checks(self.project, self.keys)] if self.keys else [])],
             jobs=jobs,
             schedules=[build_plan_check_schedule(self.project, plan_check_job)],
             sensors=sensors,

@@ -35,14 +35,14 @@ def build_apply_job(project: StreamformProject, keys: Collection[dg.AssetKey]) -
     )
 
 
-def build_plan_check_job(project: StreamformProject, check: dg.AssetChecksDefinition) -> Any:
+def build_plan_check_job(project: StreamformProject, *checks: dg.AssetChecksDefinition) -> Any:
     """The job that only looks."""
     return dg.define_asset_job(
         project.job_name("plan_check"),
-        selection=dg.AssetSelection.checks(check),
+        selection=dg.AssetSelection.checks(*checks),
         executor_def=dg.in_process_executor,
         run_tags=project.run_tags,
-        description="Compare what runs with the project; a plan that needs an approval is registered.",
+        description="Look at what runs and compare it with the project; a plan that needs an approval is registered.",
     )
 
 

@@ -127,6 +127,11 @@ class StreamformProject:
         """The check that says whether a plan waits for somebody."""
         return dg.AssetCheckKey(self.record_key, "plan")
 
+    @property
+    def running_check_key(self) -> dg.AssetCheckKey:
+        """The check that says whether what was applied runs."""
+        return dg.AssetCheckKey(self.record_key, "running")
+
     def job_name(self, verb: str) -> str:
         """The name of a job, schedule or sensor."""
         return f"streamform__{self.suffix}__{verb}"

@@ -93,11 +93,12 @@ def test_jobs_schedule_sensor_and_checks_have_their_names(project: StreamformPro
     repository = defs.get_repository_def()
     jobs = {name for name in repository.job_names if not name.startswith("__")}
     assert jobs == {PREFIX + verb for verb in ("apply", "plan_check", "decide", "stop")}
-    assert [sensor.name for sensor in repository.sensor_defs] == [PREFIX + "approval_sensor"]
+    assert {sensor.name for sensor in repository.sensor_defs} == {PREFIX + "approval_sensor", PREFIX + "status_sensor"}
     assert [schedule.name for schedule in repository.schedule_defs] == [PREFIX + "plan_check_schedule"]
     checks = {key.to_user_string() for key in repository.asset_graph.asset_check_keys}
     assert checks == {
         "local/_record:plan",
+        "local/_record:running",
         "local/big_customers:fixtures",
         "local/clean_orders:fixtures",
         "local/customer_metrics:fixtures",
