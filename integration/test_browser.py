@@ -84,6 +84,8 @@ def test_an_operator_approves_a_backfill_in_the_browser(page: Page, dagster: Dag
     page.get_by_role("button", name="Reload definitions").click()
     until("the location to be reloaded", lambda: "AS biggest" in dagster.description("local", "customer_metrics"), RUN_S)
     page.get_by_role("button", name="Materialize all (3)").click()
+    dagster.finished_run(2)
+    until("Dagster to note whether it tries again", lambda: "dagster/will_retry" in dagster.finished_run(2)["tags"], RUN_S)
     blocked = dagster.finished_run(2)
     plan = blocked["tags"]["streamform/blocked"]
     assert (blocked["status"], blocked["tags"]["dagster/will_retry"]) == ("FAILURE", "false")

@@ -40,7 +40,7 @@ def test_a_change_that_needs_a_backfill_waits_and_then_replaces_the_job(shop: Sh
     shop.edit("models/clean_orders.sql", "status <> 'test'", "status = 'paid'")
     blocked = shop.run("apply")
     assert blocked.returncode == 1
-    assert "state is not carried to a changed query on this target" in blocked.stdout
+    assert "state is not carried (the verdict is BACKFILL REQUIRED)" in blocked.stdout
     assert shop.active() == before
     shop.approve()
     shop.apply()
