@@ -5,24 +5,22 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from streamform.adapters.crashpoint import crash_point
-from streamform.adapters.lock import FileLock
+from streamform.adapters.lock import LockFiles
 from streamform.errors import StoreError
-from streamform.lifecycle.lock import LockHolder
 from streamform.lifecycle.ports import ANY
 
 
-class FolderDocuments:
+class FolderDocuments(LockFiles):
     """Documents as files below a folder. A write is durable when it returns."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._locks: dict[str, FileLock] = {}
+        self.lock_folder = root / "lock"
 
     def describe(self) -> str:
         """The folder."""
@@ -54,8 +52,7 @@ class FolderDocuments:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with self._guard():
-                for lock in self._locks.values():
-                    lock.check()
+                self.check_locks()
                 if expected != ANY:
                     self._check(path, expected)
                 _replace(target, content)
@@ -78,21 +75,6 @@ class FolderDocuments:
             yield
         finally:
             os.close(descriptor)
-
-    def lock(self, name: str, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """Hold the file `lock/<name>`; the operating system releases it when the process ends, however it ends."""
-        return self._lock(name).hold(holder)
-
-    def lock_holder(self, name: str) -> LockHolder | None:
-        """Who holds a lock, None for nobody."""
-        return self._lock(name).holder()
-
-    def free_lock(self, name: str) -> None:
-        """Take a lock away from its holder."""
-        self._lock(name).free()
-
-    def _lock(self, name: str) -> FileLock:
-        return self._locks.setdefault(name, FileLock(self.root / "lock" / name))
 
 
 def _replace(target: Path, content: bytes) -> None:

@@ -6,7 +6,8 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,33 @@ class FileLock:
 def _lock_error(verb: str, error: OSError) -> StoreError:
     cause = (error.strerror or str(error)).lower()
     return StoreError(f"can't {verb} the lock of this target: {cause}", "check the disk and the permissions of the store")
+
+
+class LockFiles:
+    """The locks of documents as files of one folder; the operating system releases them when the process ends, however it ends."""
+
+    lock_folder: Path
+
+    def lock(self, name: str, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Hold the file of a lock. Raises: LockHeld naming who holds it."""
+        return self._lock(name).hold(holder)
+
+    def lock_holder(self, name: str) -> LockHolder | None:
+        """Who holds a lock, None for nobody."""
+        return self._lock(name).holder()
+
+    def free_lock(self, name: str) -> None:
+        """Take a lock away from its holder."""
+        self._lock(name).free()
+
+    def check_locks(self) -> None:
+        """See that what is held is still ours. Raises: StoreError where it was taken away."""
+        for lock in self._locks.values():
+            lock.check()
+
+    def _lock(self, name: str) -> FileLock:
+        return self._locks.setdefault(name, FileLock(self.lock_folder / name))
+
+    @cached_property
+    def _locks(self) -> dict[str, FileLock]:
+        return {}

@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError
 
 from streamform.adapters.crashpoint import crash_point
 from streamform.adapters.database import Database
-from streamform.adapters.lock import FileLock
+from streamform.adapters.lock import LockFiles
 from streamform.errors import StoreError
 from streamform.lifecycle.lock import LockHolder
 from streamform.lifecycle.ports import ANY
@@ -163,14 +163,15 @@ class SqlDocuments(ABC):
         """Take a lock away from its holder."""
 
 
-class SqliteDocuments(SqlDocuments):
+class SqliteDocuments(LockFiles, SqlDocuments):
     """Documents in a SQLite file; locks are files beside it."""
 
     text_type, bytes_type = "TEXT NOT NULL", "BLOB"
 
     def __init__(self, database: Database, project: str, target: str) -> None:
         super().__init__(database, project, target)
-        self._locks: dict[str, FileLock] = {}
+        beside = database.path.with_name(database.path.name + ".lock")
+        self.lock_folder = beside / self.owner["project"] / self.owner["target"]
 
     @contextmanager
     def reading(self) -> Iterator[Connection | None]:
@@ -184,8 +185,7 @@ class SqliteDocuments(SqlDocuments):
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """As for every database, in a folder that is made where it is missing, and while our locks are ours."""
-        for lock in self._locks.values():
-            lock.check()
+        self.check_locks()
         try:
             self.database.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -198,19 +198,3 @@ class SqliteDocuments(SqlDocuments):
     def making_tables(self, connection: Connection) -> Iterator[None]:
         """Each statement makes what is missing, in whatever order two processes come."""
         yield
-
-    def lock(self, name: str, holder: Mapping[str, Any]) -> AbstractContextManager[None]:
-        """Hold the file of the lock; the operating system releases it when the process ends, however it ends."""
-        return self._lock(name).hold(holder)
-
-    def lock_holder(self, name: str) -> LockHolder | None:
-        """Who holds a lock, None for nobody."""
-        return self._lock(name).holder()
-
-    def free_lock(self, name: str) -> None:
-        """Take a lock away from its holder."""
-        self._lock(name).free()
-
-    def _lock(self, name: str) -> FileLock:
-        folder = self.database.path.with_name(self.database.path.name + ".lock") / self.owner["project"] / self.owner["target"]
-        return self._locks.setdefault(name, FileLock(folder / name))
