@@ -560,7 +560,7 @@ _ROWS: tuple[tuple[str, Severity, str, str, str, str], ...] = (
         "SF401",
         "error",
         "retention without a clock",
-        "model `{model}` declares retention, but no source upstream has event time",
+        "model `{model}` declares retention, but {cause}",
         "declare event_time on {sources}, or remove the retention",
         "State expires as the watermark passes, so there must be one.",
     ),

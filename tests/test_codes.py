@@ -254,6 +254,17 @@ def test_a_place_within_a_file_comes_with_its_line(project: ProjectBuilder, case
             assert found.where.column <= len(line) + 1
 
 
+def test_each_source_below_a_retention_needs_a_clock(project: ProjectBuilder) -> None:
+    both = "(SELECT customer_id, amount FROM source('orders') UNION ALL SELECT customer_id, amount FROM source('more')) AS u"
+    sources = TIMED + f"  more:\n    connector: file\n    path: y.jsonl\n    {COLUMNS}\n"
+    config = model("materialized: upsert, key: [customer_id], retention: 5d")
+    folder = build(project, {"sources.yml": sources, "streamform.yml": config, "models/m.sql": GROUPED.replace("source('orders')", both)})
+    (found,) = [d for d in reported(folder) if d.severity == "error"]
+    assert (found.code, found.message) == ("SF401", "model `m` declares retention, but `more` upstream has no event time")
+    folder.write("sources.yml", sources + "    event_time: at\n")
+    assert [d for d in reported(folder) if d.severity == "error"] == []
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from streamform.diff.model import Classification, Diff, NodeDiff
 from streamform.plan.nodes import (
+    DELETE_EXPIRED,
     UNBOUNDED_RETENTION,
     AggregateSpec,
     FilterSpec,
@@ -48,17 +49,24 @@ def stale_models(diff: Diff, plan: Plan) -> list[str]:
 
     A sink that only moved is none: what was written stays in the old place, and the new one shows what happens from then on.
     """
-    changed = {
-        node.id
-        for node in diff.changed_nodes
-        if node.classification > Classification.SAFE and (node.change == "added" or {f.field for f in node.fields} & _SHOWN_FIELDS)
-    }
+    changed = {node.id: node for node in diff.changed_nodes if node.classification > Classification.SAFE}
     return [
         sink.model
         for sink in plan.nodes
         if isinstance(sink.spec, SinkSpec) and sink.spec.endpoint is not None and sink.spec.materialized == "upsert"
-        if any(node.id in changed for node in behind_state(plan, sink) if isinstance(node.spec, FilterSpec | ProjectSpec | UnionSpec))
+        if any(_shows_other_rows(node, changed[node.id]) for node in behind_state(plan, sink) if node.id in changed)
     ]
+
+
+def _shows_other_rows(node: Node, found: NodeDiff) -> bool:
+    """Whether a node that changed would have shown other rows before, though what is stored goes on."""
+    fields = {change.field: change for change in found.fields}
+    if isinstance(node.spec, AggregateSpec):
+        retention = fields.get("retention")
+        return retention is not None and DELETE_EXPIRED in f"{retention.before} {retention.after}"
+    if not isinstance(node.spec, SourceSpec | FilterSpec | ProjectSpec | UnionSpec):
+        return False
+    return found.change == "added" or bool(fields.keys() & _SHOWN_FIELDS)
 
 
 def behind_state(plan: Plan, sink: Node) -> Iterator[Node]:

@@ -195,7 +195,7 @@ def _job_stages(s: UnitSituation) -> Staging:
         stages = (*stop, *_start(s, restore=False), WRITE_RECORD)
         return Staging(stages, (lost, *_start_consequences(s, fresh=False)), Classification.STATE_INCOMPATIBLE)
     if same and s.observed == "running":
-        return Staging((Stage("adopt-job", "keep the running job; only names differ"), WRITE_RECORD), (), Classification.SAFE)
+        return Staging((Stage("adopt-job", "keep the running job; it computes the same"), WRITE_RECORD), (), Classification.SAFE)
     if s.carrying is not None and s.carrying.problem is None:
         return _carried(s, s.carrying, s.plan)
     lost = Consequence("state-discarded", "state", f"state is not carried ({_why(s)}); it is computed again from the sources")

@@ -14,6 +14,7 @@ from streamform.plan.changelog import check_materialization, derive_aggregated, 
 from streamform.plan.clock import SourceClock, projected_time, source_clock, united_time
 from streamform.plan.nodes import (
     APPEND,
+    DELETE_EXPIRED,
     UNBOUNDED_RETENTION,
     UNTIL_CLOSE,
     AggregateSpec,
@@ -180,7 +181,7 @@ class _Builder:
         if self.model.retention_ms is None:
             return UNBOUNDED_RETENTION
         kept = render_duration(self.model.retention_ms)
-        return kept if self.model.on_expiry == "keep" else f"{kept} on_expiry=delete"
+        return kept if self.model.on_expiry == "keep" else f"{kept} {DELETE_EXPIRED}"
 
     def sink(self, below: Node) -> Node:
         definition = sink_definition(self.model.materialized, self.model.sink)

@@ -168,17 +168,26 @@ def _upstream_sources(project: Project, graph: Graph, model: str) -> list[Source
 def _check_time(loaded: Loaded, project: Project, graph: Graph, model: Model) -> Iterator[Diagnostic]:
     at = _Places(loaded, PROJECT_FILE, ("models", model.name))
     sources = _upstream_sources(project, graph, model.name)
-    clocked = any(source.event_time for source in sources)
     named = ", ".join(f"`{s.name}`" for s in sources) or "its source"
     if model.retention_ms is not None:
-        if not clocked:
-            yield problem("SF401", where=at("retention"), model=model.name, sources=named)
+        yield from _check_expiring_sources(at, model, sources)
         if model.retention_ms == 0:
             yield problem("SF410", where=at("retention"), model=model.name, retention=render_duration(0))
     elif model.on_expiry == "delete":
         yield problem("SF413", where=at("on_expiry"), model=model.name)
     if model.window is not None:
         yield from _check_window(at, model, sources, named)
+
+
+def _check_expiring_sources(at: _Places, model: Model, sources: list[Source]) -> Iterator[Diagnostic]:
+    """Each row must say when it happened, so each source needs event time, not only one of several."""
+    without = ", ".join(f"`{source.name}`" for source in sources if source.event_time is None)
+    if not any(source.event_time for source in sources):
+        yield problem(
+            "SF401", where=at("retention"), model=model.name, cause="no source upstream has event time", sources=without or "its source"
+        )
+    elif without:
+        yield problem("SF401", where=at("retention"), model=model.name, cause=f"{without} upstream has no event time", sources=without)
 
 
 def _check_window(at: _Places, model: Model, sources: list[Source], named: str) -> Iterator[Diagnostic]:

@@ -21,6 +21,8 @@ NodeKind = Literal["source", "filter", "aggregate", "project", "union", "sink"]
 NODE_KINDS: tuple[NodeKind, ...] = ("source", "filter", "aggregate", "project", "union", "sink")
 UNBOUNDED_RETENTION = "unbounded"
 UNTIL_CLOSE = "until-close"
+DELETE_EXPIRED = "on_expiry=delete"
+"""What is added to a retention whose expired keys are deleted from the output."""
 
 
 class Changelog(Struct, frozen=True):

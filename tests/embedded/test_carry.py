@@ -57,6 +57,40 @@ def test_an_output_edit_with_a_retention_says_what_stays(make_project: Callable[
     assert made.contents()["m"][0] == (0, 4)
 
 
+BEHIND_NO_STATE = {
+    "clock": ("event_time: at", "event_time: at, watermark: 1h"),
+    "contract": ("event_time: at", "event_time: at, contracts: [{name: small, check: v < 4}], quarantine: {topic: broken}"),
+}
+
+
+@pytest.mark.parametrize("how", BEHIND_NO_STATE)
+def test_a_source_that_shows_other_rows_says_that_those_written_stay(make_project: Callable[..., Shop], how: str) -> None:
+    made = make_project(TABLE.format("conservative"), SOURCES, {"m": "SELECT k, v FROM source('e')"}, {"e.jsonl": events(0, 8)})
+    made.apply()
+    before = made.contents()["m"]
+    made.change("sources.yml", *BEHIND_NO_STATE[how])
+    assert made.verdict() == "COMPATIBLE"
+    assert "rows of `m` that were written before the change stay as they are until their keys change" in made.run("plan").stdout
+    made.apply()
+    assert made.contents()["m"] == before
+
+
+@pytest.mark.parametrize(
+    "change", [("10s", "10s, on_expiry: delete"), ("10s, on_expiry: delete", "10s"), ("10s, on_expiry: delete", "1h, on_expiry: delete")]
+)
+def test_another_expiry_of_rows_says_that_those_written_stay(make_project: Callable[..., Shop], change: tuple[str, str]) -> None:
+    config = f"models: {{m: {{{UPSERT}, retention: {change[0]}, sink: {{connector: sqlite, path: out/x.db, table: m}}}}}}"
+    files = {"e.jsonl": events(0, 4) + events(40, 41)}
+    made = make_project(config, SOURCES, {"m": "SELECT k, COUNT(*) AS n FROM source('e') GROUP BY k"}, files)
+    made.apply()
+    before = made.contents()["m"]
+    made.change("streamform.yml", f"retention: {change[0]}", f"retention: {change[1]}")
+    assert made.verdict() == "STATE MIGRATION REQUIRED"
+    assert "rows of `m` that were written before the change stay as they are until their keys change" in made.run("plan").stdout
+    made.apply()
+    assert made.contents()["m"] == before
+
+
 @pytest.mark.parametrize("dropped", ["SUM(v) AS t, ", ", COUNT(*) AS n"])
 def test_a_dropped_accumulator_is_dropped_from_the_state(make_project: Callable[..., Shop], dropped: str) -> None:
     made = make_project(TABLE.format("conservative"), SOURCES, {"m": TOTAL}, {"e.jsonl": events(0, 40)})
